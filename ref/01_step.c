@@ -29,7 +29,7 @@ static void write_state(int K, int V, enum kcp_layout layout, double S[K][V],
             to[layout == KCP_KV ? i * V + v : v * K + i] = S[i][v];
 }
 
-/* Computes one token of one head; the argument `x` is the token's v:
+/* Computes one token of one head. The argument `x` is the token's v:
  *   S <- diag(exp g) S      e = v - S^T k      S <- S + k (beta e)^T
  * If Sd [K,V] is not NULL, Sd receives the state after the decay and before the update,
  * which the adjoint needs. e [V] is always written. */
@@ -142,7 +142,7 @@ static void replay(const struct kcp_step *a, int head, int64_t t0, int64_t t1,
 
 /* Computes the backward pass of one head of one sequence. A forward pass stores every
  * B-th state, B = ceil(sqrt(length)). Then the states of B tokens at a time are
- * recomputed, the last B tokens first. So memory grows as sqrt(length). */
+ * recomputed, starting with the last B tokens, so memory grows as sqrt(length). */
 static int head_backward(const struct kcp_step *a, int n, int head)
 {
     const int HV = a->HV, K = a->K, V = a->V;

@@ -94,9 +94,9 @@ static double beta_backward(enum kcp_beta_form form, double raw, double dbeta)
     return form == KCP_BETA_RAW ? dbeta : dbeta * s * sigmoid(raw) * sigmoid(-raw);
 }
 
-/* G_t = log2(e) times the sum of g over the chunk's tokens up to t. A segment starts a
- * new chunk. A gate below -750 is replaced by -750, because exp(-750) is 0 in double. A
- * gate of -1e30, which marks a reset, would round away the other gates in the sum. */
+/* G_t = log2(e) times the sum of g over the chunk's tokens up to t. Each segment starts
+ * a new chunk. A gate below -750 is replaced by -750, because exp(-750) is 0 in double.
+ * A gate of -1e30, which marks a reset, would round away the other gates in the sum. */
 static void chunk_sum(const struct kcp_gate *a)
 {
     const int HV = a->HV, KG = a->KG, *cu = a->cu;

@@ -10,9 +10,9 @@
 /* Tokens t0 .. t0+c-1 of value head n: one chunk. m is the query/key head of n. */
 struct block { int64_t t0; int c, n, m; };
 
-/* key() returns token t's row of kg and sets *f = 1 (KDA), or returns the row of k and
- * sets *f = exp2(G_last - G) (GDN). So kg is *f times the row. query() likewise returns
- * qg with *f = 1, or q with *f = exp2(G). */
+/* For KDA, key() returns token t's row of kg, and *f = 1. For GDN, key() returns the
+ * row of k, and *f = exp2(G_last - G), so kg is always *f times the row. query()
+ * returns the row of qg, and *f = 1, or the row of q, and *f = exp2(G). */
 static const double *key(const struct kcp_chunk *a, struct block b, int64_t t,
                          double *f)
 {

@@ -2,8 +2,8 @@
  *
  * Book: chapter 05.  Checked by: tests/05_affine/checks.c.  Next: ref/06_plan.c.
  *
- * The scan of chapter 04 computes the map if its state [h_ext | M] starts from
- * [h_start | I] and its input is [u | 0]. Columns of the state are independent, so the
+ * The scan of chapter 04 computes the map if the state [h_ext | M] starts from
+ * [h_start | I] and the input is [u | 0]. Columns of the state are independent, so the
  * same code computes h_ext and M. */
 #include "checked.h"
 #include "ref.h"

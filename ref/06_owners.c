@@ -17,9 +17,9 @@ static int64_t pieces(enum kcp_spread spread, int64_t length, int R, int64_t str
     return R;
 }
 
-/* owner_of() returns the owner of range i of a sequence, begin_of() the range's first
- * token. If the P ranges are not stripes, this token is floor(i length / P), computed
- * so that no product overflows. */
+/* owner_of() returns the rank that owns range i of a sequence. begin_of() returns the
+ * range's first token: floor(i length / P) if the P ranges are not stripes. No product
+ * overflows. */
 //> zigzag
 static int owner_of(enum kcp_spread spread, int64_t i, int R)
 {
@@ -131,7 +131,7 @@ void kcp_plan_give(const struct kcp_plan *p, int r, size_t row, const void *shar
 }
 //< rows
 
-/* p->seg lists the segments in shard order. */
+/* p->seg lists the segments in the order of the concatenated shards. */
 int64_t kcp_plan_token(const struct kcp_plan *p, int64_t i)
 {
     for (int j = 0; p && i >= 0 && j < p->S; j++) {

@@ -65,8 +65,8 @@ static const char *refuse(int N, const int64_t *cu, int R, const struct request 
     return NULL;
 }
 
-/* In canonical mode, moves each boundary between two ranges down to a multiple of L
- * tokens from the start of the boundary's sequence. The boundaries stay in order. */
+/* If L > 0, moves each boundary between two ranges down to a multiple of L tokens from
+ * the start of the boundary's sequence. The boundaries stay in order. */
 static void move_bounds(struct kcp_plan *p)
 {
     for (int b = 1, n = 0; b < p->B; b++) {
@@ -80,9 +80,9 @@ static void move_bounds(struct kcp_plan *p)
     }
 }
 
-/* Removes empty ranges and joins adjacent ranges of one owner. Then sets `cuts`, the
- * boundaries of the shards, and `scattered`, which is 1 if the concatenated shards are
- * not in token order. */
+/* Removes empty ranges and joins adjacent ranges of one owner. Then sets `cuts` (the
+ * boundaries of the shards) and `scattered` (1 if the concatenated shards are not in
+ * token order). */
 static void join_ranges(struct kcp_plan *p)
 {
     int B = 0;
@@ -131,7 +131,7 @@ static int ranges(struct kcp_plan *p, const struct request *a)
 }
 
 //> plan-walk
-/* Stores s after the earlier segments of rank s.rank. i is the place in token order. */
+/* Stores s after the earlier segments of rank s.rank. i is the index in token order. */
 static void put_segment(struct kcp_plan *p, int64_t i, struct kcp_segment s)
 {
     struct kcp_context *x = &p->ctx[s.rank];
@@ -268,8 +268,8 @@ static int own_segments(struct kcp_plan *p, const char **why)
     return KCP_OK;
 }
 
-/* Sets the owners of states. The state of a sequence without tokens belongs to the
- * owner of the next token, or to the last rank if there is no next token. */
+/* Sets the ranks that own h0 and ht. The state of a sequence without tokens belongs to
+ * the owner of the next token, or to the last rank if there is no next token. */
 static void own_states(struct kcp_plan *p)
 {
     for (int n = 0, b = 0; n < p->N; n++) {

@@ -26,7 +26,7 @@ static const char *differs(const struct kcp_plan *p, const struct kcp_plan *next
         const struct kcp_segment *s = &p->seg[j], *t = &next->seg[j];
         if (s->n != t->n || s->rank != t->rank || s->prev != t->prev ||
             s->next != t->next || s->at != t->at)
-            return "the plans differ in the cuts that states cross, or in their order";
+            return "the plans differ in the ranks or the order of segments";
     }
     for (int n = 0; n < p->N; n++)
         if (p->h0_rank[n] != next->h0_rank[n] || p->ht_rank[n] != next->ht_rank[n])

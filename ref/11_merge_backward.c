@@ -18,8 +18,8 @@ struct reverse_scan {
     void *d, *dU, *N;          /* [K, max(K,V)], [max(K,V)], [K,K] */
 };
 
-/* key() returns token t's row of kg and sets *e = 1 (KDA), or returns the row of k and
- * sets *e so that kg = *e k (GDN). query() likewise returns qg or q, and its *e also
+/* For KDA, key() returns token t's row of kg, and *e = 1. For GDN, key() returns the
+ * row of k, and *e k is kg. query() likewise returns the row of qg or q. There *e
  * includes scale. */
 static const double *key(const struct reverse_scan *x, int64_t t, double *e)
 {
@@ -145,7 +145,7 @@ static void stretch(struct reverse_scan *x, int s, int want, void *out_)
 /* Computes dmap [NS,HV,K,V+K] = [dh_ext | M] per segment. If dS is the gradient of the
  * state at the segment's end, M^T dS + dh_ext is the gradient of the state at the
  * segment's start. dh_ext starts from dh_end (NULL: 0), which is dht where a sequence
- * ends and 0 elsewhere. M is the matrix of chapter 05. It is computed as M^T and then
+ * ends and 0 elsewhere. M, the matrix of chapter 05, is computed as M^T and then
  * transposed, so that both passes store maps in one format. want [s] selects dh_ext by
  * the bit KCP_WANT_H and M by the bit KCP_WANT_M. With reuse_M, M is not computed,
  * because the saved block contains M. */

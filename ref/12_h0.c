@@ -10,7 +10,7 @@
 /* compress (forward):  h_kept = h_in[0]
  * expand (backward):   h_back[0] = h_kept,  h_back[s] = h_start[s] for s >= 1.
  *
- * In a contiguous classic plan, only a rank's first segment can begin inside a
+ * In a contiguous plan with L = 0, only a rank's first segment can begin inside a
  * sequence, so only this segment's initial state comes from another rank. Every other
  * segment starts from h0, which the caller passes again in h_start (NULL: 0). Shapes:
  * h_in, h_start, h_back [NS,HV,K,V]; h_kept [1,HV,K,V]. */

@@ -18,7 +18,7 @@ struct backward_rank {
     double *dq, *dk, *dbeta, *dg, *dA_part, *ddt_part;               /* chapter 10 */
 };
 
-/* CALL declares an args struct `name` with this rank's call, STAGE also its grid. */
+/* CALL declares a struct `name` with this rank's call. STAGE also copies the grid. */
 #define CALL(type, name)                                                              \
     struct type name = { 0 };                                                         \
     memcpy(&name, x->a, sizeof(struct kcp_call))
@@ -38,8 +38,8 @@ static int open_block(struct backward_rank *x)
     if (status)
         return kcp_refuse(status, "13_backward: %s", why);
     if (a->reuse_M && (!s->reuse_M || s->form != (int)a->form))
-        return kcp_refuse(KCP_MISMATCH, "13_backward: saved block: has no M for this "
-                          "form");
+        return kcp_refuse(KCP_MISMATCH, "13_backward: the saved block has no M for "
+                          "this form");
     double **at[] = { &x->q, &x->k, &x->beta, &x->Aqk, &x->A, &x->G, &x->w, &x->u,
                       &x->qg, &x->kg, &x->v_new, &x->h };
     static const char *const name[] = { "q", "k", "beta", "Aqk", "A", "G", "w", "u",
@@ -186,8 +186,8 @@ static int down(struct backward_rank *x)
 }
 
 /* Adds the parameters' gradients over all segments in token order, so that a canonical
- * plan gives the same bits for every R. With KCP_SUM_LOCAL, adds only this rank's
- * segments. */
+ * plan (L > 0) gives the same bits for every R. With KCP_SUM_LOCAL, adds only this
+ * rank's segments. */
 static int parameters(struct backward_rank *x)
 {
     const struct kcp_backward *a = x->a;

@@ -7,7 +7,7 @@
  * which later segments may repeat. In backward the row is the sum of the gradients of
  * the dropped tokens at the segment's start. This sum belongs to an earlier segment's
  * output. Every rank gathers the rows of all segments and adds them in segment order,
- * so the sums do not depend on the ranks. */
+ * so the sums do not depend on which rank holds a segment. */
 #include "15_scan.h"
 
 #include <string.h>

@@ -86,7 +86,7 @@ static void head(const struct kcp_scan *a, int j, double *S, double *dS, double 
     memcpy((double *)a->do0 + j * V, last, sizeof *last * V);
 }
 
-/* Computes all sequences on one rank; a->plan has R = 1. An empty sequence has ht = h0,
+/* Computes all sequences on one rank, so plan->R is 1. An empty sequence has ht = h0,
  * ot = o0, dh0 = dht and do0 = dot. */
 int ref_scan_step(struct kcp_scan *a)
 {

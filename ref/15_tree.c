@@ -2,10 +2,10 @@
  *
  * Book: chapter 15.  Checked by: tests/15_scan/checks.c.  Next: ref/15_repeat.c.
  *
- * The number of tokens, the leaves, need not be a power of two. The last block of 2 d
- * leaves may be shorter. A block's map is stored at the block's last leaf. The down
- * pass computes states instead of prefix maps, because all prefix maps of a tile would
- * be applied to the same state. */
+ * The tokens are the leaves of a tree. Their number need not be a power of two, so the
+ * last block on a level may be shorter than the others. A block's map is stored at the
+ * block's last leaf. The down pass computes states instead of prefix maps, because all
+ * prefix maps of a tile would be applied to the same state. */
 #include "15_scan.h"
 
 /* Computes the map [B | A] of a token, with B = beta k v^T and
@@ -65,9 +65,8 @@ int scan_up(struct spike_rank *x, int n, int backward)
 }
 
 /* Pass 2, down. On entry state[0] is the state before the tile. For each block, applies
- * the left half's map to state[i], the state before the block's first leaf i, and
- * stores the state before the block's right half. On return state[e] is the state
- * before leaf e. */
+ * the left half's map to the state before the block's first leaf. The result is the
+ * state before the right half. On return state[e] is the state before leaf e. */
 int scan_down(struct spike_rank *x, int n, int backward, double **state)
 {
     const struct kcp_scan *a = x->a;

@@ -42,8 +42,8 @@ int family_prepare(struct family_rank *x)
     return own->full ? KCP_NO_MEMORY : KCP_OK;
 }
 
-/* Returns the rows of head n of tensor p [.,heads,width] and its gradient d, starting
- * at row t. */
+/* Returns the rows of head n of tensor p [.,heads,width] and of its gradient d,
+ * starting at row t. */
 static struct family_rows rows(const void *p, const void *d, int64_t t, int heads,
                                int n, int width)
 {

@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-/* Computes S_out = d S_in + h, row by row; comm.h describes the parameters. */
+/* Computes S_out = d S_in + h, row by row. comm.h describes the parameters. */
 static int apply_diagonal(int HV, int K, int V, const void *maps, int backward,
                           int first, int v0, int Vb, const void *S_in, int ld_in,
                           void *S_out, int ld_out, struct CUstream_st *stream)

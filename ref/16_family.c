@@ -4,13 +4,13 @@
  * Next: the book's recipe for a new model.
  *
  * This file computes the model's form and passes the form to stages 04, 05, 07, 09, 11
- * and 12. All models, and KDA too, run the same code of these stages. */
+ * and 12. All models, including KDA, run the same code of these stages. */
 #include "16_family.h"
 #include "moves.h"
 
 #include <string.h>
 
-/* Declares a stage's args struct `name`, with a copy of the form's call and grid. */
+/* Declares a stage's args struct `name`, with a call and grid in rows of the form. */
 #define STAGE(type, name)                                                             \
     struct type name = { 0 };                                                         \
     memcpy(&name, &x->form, sizeof(struct kcp_call));                                 \
@@ -113,7 +113,7 @@ static int reverse(struct family_rank *x, int part)
     return ref_chunk_backward(&c);
 }
 
-/* Copies each token's dO to the token's last row of the form, where the query reads.
+/* Copies each token's dO to the token's last row of the form, in which the query reads.
  * The other rows stay 0. */
 static void spread(struct family_rank *x)
 {

@@ -65,8 +65,8 @@ extern const struct family_model ref_dplr, ref_gdn2, ref_gla;
 int ref_gdn2_run(const struct kcp_family *a);         /* for lab 16 */
 
 /* kcp_family_run computes one rank's forward or backward pass of any model.
- * kcp_family_walk computes the same pass token by token, on one rank. The call has been
- * checked (kcp_begin). */
+ * kcp_family_walk computes the same pass token by token, on one rank. The caller has
+ * checked the call by kcp_begin. */
 int kcp_family_run(const struct family_model *m, const struct kcp_family *a);
 int kcp_family_walk(const struct family_model *m, const struct kcp_family *a);
 /* Sets the gradients of q, k, v, g, a, b and omega to 0. */

@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Returns the row of the form where token i's query reads: the token's last row. */
+/* Returns the row of the form in which token i's query reads: the token's last row. */
 static int last_row(const struct family_chunk *x, int i)
 {
     return (i + 1) * x->rows - 1;
@@ -42,7 +42,7 @@ void family_score_back(const struct family_chunk *x, double dA, struct family_ro
     }
 }
 
-/* e = -1 means before the chunk's first token, where G = 0. */
+/* If e = -1, G_e is 0, the value before the chunk's first token. */
 void family_gated(const struct family_chunk *x, struct family_rows y, int i, int e,
                   double *gated)
 {

@@ -98,7 +98,7 @@ static void form(const struct family_chunk *x)
     //< gdn2-form
 }
 
-/* v_new solves (I + L) v_new = omega v - exp2(G) b k S: with z = (I + L)^-T dU,
+/* v_new solves (I + L) v_new = omega v - exp2(G) b k S. With z = (I + L)^-T dU:
  *   d(omega v) = z        d(exp2(G) b k) = -z h^T        dL_ij = -z_i v_new_j */
 static void form_back(const struct family_chunk *x)
 {

@@ -33,7 +33,7 @@ static void adjoint(const struct family_token *x, const void *S_, void *dS_)
     }
 }
 
-/* u = v and w = 0, so the chunk's map has M = Λ, which is diagonal, and h = kg^T v. */
+/* u = v and w = 0, so the chunk's map has h = kg^T v and the diagonal matrix M = Λ. */
 static void form(const struct family_chunk *x)
 {
     for (int i = 0; i < x->c; i++)

@@ -20,8 +20,8 @@ struct warp {
 static int piece_at(int row, int piece);
 
 //> swizzle
-/* Returns the byte offset of columns 8 * piece .. 8 * piece + 7 of row `row`. Tiles of
- * 64 columns are written by warp_tma_load, with 2 bytes per number. */
+/* Returns the byte offset of columns 8 * piece .. 8 * piece + 7 of row `row`.
+ * warp_tma_load writes tiles of 64 columns, with 2 bytes per number. */
 static int piece_at(int row, int piece)
 {
     const int tile = piece / 8, place = (piece % 8) ^ (row % 8);
@@ -29,8 +29,8 @@ static int piece_at(int row, int piece)
 }
 //< swizzle
 
-/* Converts the four registers that ldmatrix returns to two operands B, for columns 0..7
- * and 8..15 of the 16 x 16 block. */
+/* Makes two operands B from the four registers that ldmatrix returns. The operands hold
+ * columns 0..7 and 8..15 of the 16 x 16 block. */
 static void two_b(struct fragment_b *b, const double (*r)[8])
 {
     for (int lane = 0; lane < LANES; lane++)
@@ -40,7 +40,7 @@ static void two_b(struct fragment_b *b, const double (*r)[8])
         }
 }
 
-/* Adds A B to the two tiles at `to`. A is two tiles of D, and r is two operands B. */
+/* Adds A B to two tiles at `to`. A is the two tiles `d`, and `r` is two operands B. */
 static void multiply(struct fragment_d *to, const struct fragment_d *d,
                      const double (*r)[8])
 {
@@ -55,7 +55,7 @@ static void multiply(struct fragment_d *to, const struct fragment_d *d,
 
 //> rung
 /* times_w() computes y^T = S^T w^T, and add_kg() computes S^T += x^T kg, where m->y is
- * x. Each adds its reads of shared memory to *times: 4 or more per ldmatrix. */
+ * x. Each adds to *times the reads of shared memory, 4 or more per ldmatrix. */
 static void times_w(struct warp *m, int K, int64_t *times)
 {
     memset(m->y, 0, sizeof m->y);
@@ -104,8 +104,8 @@ static void between(const struct kcp_ladder *a, struct warp *m, struct block_tok
         }
 }
 
-/* Computes all chunks of segment s. If a->work holds one int64_t, adds to this int64_t
- * the number of times that ldmatrix instructions read shared memory. */
+/* Computes all chunks of segment s. If a->work holds one int64_t, adds to it the number
+ * of times that ldmatrix instructions read shared memory. */
 static void chunks(const struct kcp_ladder *a, void *m_, double *S, int wide, int s,
                    int n, int v0)
 {

@@ -49,7 +49,7 @@ int block_columns(const struct kcp_ladder *a, int columns, size_t bytes,
     return status;
 }
 
-/* Sets numbers that two lanes write to NaN, because hardware leaves them undefined. */
+/* Sets to NaN any number that two lanes write: hardware leaves it undefined. */
 static void spoil_shared(double *shared, const int *to, const int *count)
 {
     for (int l = 0; l < LANES; l++)
