@@ -34,8 +34,8 @@ struct made_call {
     void *saved;
 };
 
-/* Returns the elements of a shape, or -1 if a size is negative or the number exceeds
- * `most`. */
+/* Returns the number of elements of a shape, or -1 if a size is negative or the number
+ * exceeds `most`. */
 static inline int64_t made_numbers(const struct kcp_call *c, const char *shape,
                                    int64_t most)
 {
@@ -139,7 +139,7 @@ static inline void made_call(struct made_call *m, const struct kcp_stage *stage,
     made_indices(m);
 }
 
-/* Makes a saved block for 13 with a valid header and 0.1 in all tensors. */
+/* Makes a saved block for stage 13, with a valid header and 0.1 in all tensors. */
 static inline void made_saved(struct made_call *m)
 {
     struct kcp_backward *b = &m->a.backward;

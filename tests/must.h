@@ -1,4 +1,4 @@
-/* must.h -- MUST(x): aborts a fuzz target if x is false.
+/* must.h -- defines MUST(x), which aborts a fuzz target if x is false.
  *
  * Book: none.  Checked by: make fuzz.  Next: fuzz/main.c. */
 #ifndef TESTS_MUST_H

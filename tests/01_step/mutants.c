@@ -2,8 +2,8 @@
  *
  * Book: chapter 01, appendix A.  Checked by: the judge, which must reject each mutant
  * and pass the twin.  Next: tests/02_gate/mutants.c.
- * The code is a deliberate copy of the reference. For brevity, the backward pass stores
- * the state of every token.
+ * The code is a copy of the reference, because mutants must not call it. For brevity,
+ * the backward pass stores the state of every token.
  */
 #include "kcp.h"
 

@@ -1,8 +1,8 @@
-/* checks.c -- compares values with complex arithmetic, gradients with complex steps.
+/* checks.c -- compares values and gradients with those of complex arithmetic.
  *
  * Book: chapter 02.  Checked by: itself, it can fail.  Next: ref/03_wy.c.
- * Im(loss(x + i eps)) / eps subtracts nothing, so eps = 1e-30 gives the derivative of
- * loss = <d, output> at full precision. */
+ * The derivative Im(loss(x + i eps)) / eps of loss = <d, output> needs no subtraction,
+ * so it has full precision at eps = 1e-30. */
 #include "tests/judge/judge.h"
 
 #include <complex.h>
@@ -74,8 +74,8 @@ static double complex gate(const struct kcp_gate *a, double complex y, double co
                                         : lb * sigmoid(cexp(A) * (y + dt));
 }
 
-/* Copies the rows of `in` to `y`, normalised if `on` is 1. Computes in `dx` the
- * gradient of <d, y> with respect to `in`. */
+/* Copies the rows of `in` to `y`, and normalises them if `on` is 1. Computes in `dx`
+ * the gradient of <d, y> with respect to `in`. */
 static void norm(int on, const double *in, const double *d, double *y, double *dx)
 {
     for (int row = 0; row < QK; row += K)

@@ -2,7 +2,7 @@
  *
  * Book: chapter 02, appendix A.  Checked by: the judge, which must reject each mutant
  * and pass the twin.  Next: tests/03_wy/mutants.c.
- * The code is a deliberate copy of the reference.
+ * The code is a copy of the reference, because mutants must not call it.
  */
 #include "kcp.h"
 

@@ -3,8 +3,8 @@
  * Book: chapters 03 to 05, 10, 11, 17.  Checked by: the checks that include it. Next:
  * pipeline.c, which runs the chapters.
  *
- * The batch has four stretches (runs of tokens): a ragged stretch, one token, one whole
- * chunk, several chunks. It has two value heads per key head, and K != V. */
+ * The batch has four stretches (runs of tokens): two chunks and a partial chunk, one
+ * token, one chunk, several chunks. It has two value heads per key head, and K != V. */
 #ifndef KCP_TEST_BATCH_H
 #define KCP_TEST_BATCH_H
 
@@ -46,8 +46,8 @@ static inline int batch_stage(const struct batch *x, struct tensor_set *set,
     return reference_run(set, stage_find(stage), &x->c);
 }
 
-/* Returns RMS(a - b) / RMS(b). a is the batch's tensor `name`, b is `name_to` of
- * `to`. */
+/* Returns RMS(a - b) / RMS(b), where a is tensor `name` of x->set, and b is tensor
+ * `name_to` of `to`. */
 static inline double batch_apart(const struct batch *x, const char *name,
                                  const struct tensor_set *to, const char *name_to)
 {
@@ -56,10 +56,10 @@ static inline double batch_apart(const struct batch *x, const char *name,
 }
 
 /* Draws the inputs and runs chapters 02 to 05 and 09 to 11. Each stretch starts from
- * its row of h0 (backward: dht), but the maps of 05 and 11 start from 0. If `gate` is
- * 0, the drawn gates keep the state alive. Otherwise all gates equal `gate`
- * (EACH_GATE), are uniform between `gate` and 0 (UP_TO_GATE), or 1 in 10 equals `gate`
- * and the others are near 0 (SOME_GATES). */
+ * its row of h0 (backward: dht), but the maps of chapters 05 and 11 start from 0. If
+ * `gate` is 0, random gates are so near 0 that the state does not vanish. Otherwise,
+ * EACH_GATE sets all gates to `gate`. UP_TO_GATE draws gates between `gate` and 0.
+ * SOME_GATES sets 1 in 10 gates to `gate`, and the other gates near 0. */
 static inline int batch_make(struct batch *x, enum kcp_model model, int C, double gate,
                              enum batch_gates gates)
 {

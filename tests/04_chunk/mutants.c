@@ -2,7 +2,7 @@
  *
  * Book: chapter 04, appendix A.  Checked by: the judge, which must reject each mutant
  * and pass the twin.  Next: tests/05_affine/mutants.c.
- * The code is a deliberate copy of the reference.
+ * The code is a copy of the reference, because mutants must not call it.
  */
 #include "kcp.h"
 #include "base/bf16.h"
@@ -130,7 +130,7 @@ MUTANT(decay_first, DECAY_FIRST, "errata 7: decays S, then v_new = u - w S");
 MUTANT(no_gate_k, NO_GATE_K, "errata 9, 10: k omits exp2(G_last - G)");
 MUTANT(no_gate_q, NO_GATE_Q, "errata 10: GDN's q omits exp2(G)");
 MUTANT(per_token, PER_TOKEN,
-       "errata 5: adds k v_new of each token before the next v_new");
+       "errata 5: updates the state after each token, not after a chunk");
 MUTANT(no_scale, NO_SCALE, "errata 27: omits scale in qg S");
 MUTANT(scale_twice, SCALE_TWICE, "scales Aqk twice");
 MUTANT(no_h_in, NO_H_IN, "the state starts from 0");

@@ -132,7 +132,7 @@ static int wrong(void *args, int flags)
     static int run_##name(void *a) { return wrong(a, flags); }                        \
     KCP_VARIANT(m05_##name) = { "05_affine", "mutant_" #name, why, KCP_F64, KCP_HOST, \
                                 "any", run_##name, NULL }
-MUTANT(decay_first, DECAY_FIRST, "errata 7: multiplies w by the state after its decay");
+MUTANT(decay_first, DECAY_FIRST, "errata 7: multiplies w by the decayed state");
 MUTANT(in_reverse, IN_REVERSE,
        "errata 17: applies the maps of chunks from last to first");
 MUTANT(ungated, UNGATED, "errata 9, 10: k omits exp2(G_last - G)");

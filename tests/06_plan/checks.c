@@ -12,7 +12,7 @@ enum { MOST = 256, MAX_N = PLAN_MAX_N, MAX_R = PLAN_MAX_R, MAX_B = PLAN_MAX_B };
  * begins. */
 struct tokens { int64_t T; int n[MOST], r[MOST], begins[MOST], moved; };
 
-/* Returns the requested end of range b, not yet moved to a canonical position. */
+/* Returns the requested end of range b, before it moves to a canonical position. */
 static int64_t end_of(const struct plan_case *a, int b)
 {
     if (a->B) return a->bound[b + 1];
@@ -228,8 +228,8 @@ static int each_length(struct plan_case *a, visit_plan *visit, void *arg)
     return more;
 }
 
-/* Calls `visit` for all tables of owners with at most four ranges, six tokens and three
- * ranks, for three batches. */
+/* Calls `visit` for all tables of owners of three batches, with at most four ranges,
+ * six tokens and three ranks. */
 static int each_table(visit_plan *visit, void *arg)
 {
     static const struct { int N; int64_t cu[4]; } batch[] = {

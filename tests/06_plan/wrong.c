@@ -1,7 +1,7 @@
 /* wrong.c -- checks that invalid arguments and wrong plans are rejected.
  *
  * Book: chapter 06.  Checked by: the twin, which must pass.  Next: ref/07_merge.c.
- * Each wrong plan is a correct plan with one change, as by a bug in kcp_plan_make. */
+ * Each wrong plan has one change, which a bug in kcp_plan_make might cause. */
 #include "plan_case.h"
 
 #include <limits.h>

@@ -65,8 +65,8 @@ static struct kcp_plan *draw_plan(struct stream *s, int R, int64_t L)
         ? NULL : plan;
 }
 
-/* Draws maps. Rows of M have one or two entries +-1, so products of 40 maps are
- * exact. */
+/* Draws maps. Each row of M has one or two nonzero entries, 1 or -1, so products of 40
+ * maps are exact. */
 static void draw_maps(struct whole *a, struct stream *s)
 {
     for (int j = 0; j < a->plan->S; j++)
@@ -206,7 +206,7 @@ static void compare(struct kcp_report *rep, struct whole *a)
                "messages, expected %lld bytes in %lld", a->form, p->R, r,
                (long long)c.bytes, (long long)c.messages, (long long)f.bytes,
                (long long)f.messages);
-        /* table() computes the four forms of chapter 07 only. */
+        /* table() has formulas only for the four forms of chapter 07. */
         const int in_table = (int)a->form <= KCP_SCAN;
         EXPECT(rep, !in_table || (p->L && a->form == KCP_ALL_GATHER) || same(c, t),
                "form %d, R = %d: rank %d sent %lld bytes, table() gives %lld", a->form,

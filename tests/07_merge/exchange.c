@@ -3,8 +3,8 @@
  * Book: chapter 07.  Checked by: tests/cli/mpi.sh, bench/check_gpus.sh.
  * Next: ref/07_merge.c, the fold that is tested.
  *
- * Maps contain small integers, so that sums have equal bits in fp32 and double and on
- * every backend. Tests that kill a rank also run these exchanges. */
+ * Maps contain small integers, so that sums are exact in fp32 and double on every
+ * backend. Tests that kill a rank also run these exchanges. */
 #include "folded.h"
 
 #include <math.h>
@@ -26,7 +26,7 @@ static int move(const struct memory *m, void *to, double *numbers, int64_t n, si
     return err;
 }
 
-/* Fills the rank's maps [NS,HV,K,V+K]; parts of maps that kcp_plan_want excludes become
+/* Fills the rank's maps [NS,HV,K,V+K]. Parts of maps that kcp_plan_want excludes become
  * NaN. States become NaN, except states that start a sequence. */
 static void fill_rows(const struct whole *a, const struct kcp_context *x, double *maps_,
                       double *states)
@@ -51,7 +51,7 @@ static void fill_rows(const struct whole *a, const struct kcp_context *x, double
     }
 }
 
-/* Runs the exchange of one rank. Each message of ours must be in a group. */
+/* Runs the exchange of one rank, which must send each message in a group. */
 static int run_counted(struct whole *a, struct kcp_exchange *e)
 {
     struct kcp_comm *comm = e->comm;

@@ -150,8 +150,8 @@ static int there_and_back(struct kcp_report *rep, struct two *x)
     return KCP_OK;
 }
 
-/* Sends three messages before rank 1 receives any. The third message must wait for a
- * free slot. */
+/* Rank 0 sends three messages before rank 1 receives any. The third message must wait
+ * for a free slot. */
 static int ahead(struct kcp_report *rep, struct two *x)
 {
     int err = fill(x);

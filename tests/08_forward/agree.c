@@ -37,8 +37,8 @@ static const char *stage_of(enum spoil spoil, int r)
     return spoil == FAMILY_MODEL ? "16" : "08";
 }
 
-/* Runs a stage where the call of rank 1 differs. Afterwards, equal calls of all ranks
- * over the same communicator must succeed. */
+/* Runs a stage in which the call of rank 1 differs from the other ranks' calls.
+ * Afterwards, equal calls of all ranks over the same communicator must succeed. */
 static int body(struct kcp_comm *comm, void *arg)
 {
     struct ranks *x = arg;

@@ -22,7 +22,7 @@ struct pair {
     struct kcp_layer layer;
     struct kcp_comm *comm;
     struct kcp_plan *plan;
-    const struct kcp_plan *next;         /* plan of the replays, or NULL: `plan` */
+    const struct kcp_plan *next;         /* plan of replays; if NULL, `plan` */
     struct rank_args rank[2];
     void *saved, *work;
     struct CUstream_st *stream;
@@ -309,7 +309,7 @@ static int graph(struct kcp_report *rep)
 #endif
 
 KCP_CHECK(check_08_graph) = { "08_forward", "gpu_graph",
-    "stages 08 and 13, replayed from a CUDA graph, give equal bits", graph };
+    "a CUDA graph of stages 08 and 13 gives the bits of direct calls", graph };
 
 KCP_CHECK(check_08_graph_ranks) = { "08_forward", "gpu_graph_ranks",
     "stages 08 and 13 and the exchange, replayed from a CUDA graph on 2 and 4 "

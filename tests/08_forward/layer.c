@@ -114,7 +114,7 @@ static int refuses(struct kcp_report *rep)
 
 /* ---- the table of paths through the public interface */
 
-/* Returns 1 if every block format that kernel `forward` writes is read by backward. The
+/* Returns 1 if backward reads every block format that kernel `forward` writes. The
  * search starts at the first row of kernel `backward`, because a layer does not use
  * earlier rows. */
 static int reads_what_it_writes(const struct kcp_variant *forward,

@@ -5,8 +5,8 @@
  *
  * The references are too slow for so many numbers. But heads are independent, so the
  * inputs of one head are repeated until a tensor has more than 2^31 numbers. Then the
- * outputs of all heads must have equal bits, and the first head's outputs must be as
- * expected of a call with one head. */
+ * outputs of all heads must have equal bits, and the first head's outputs must equal
+ * those expected from a call with one head. */
 #include "tests/judge/trial.h"
 
 #include <math.h>
@@ -134,7 +134,8 @@ static int compare_many(const struct trial *many, const struct trial *one,
 }
 
 /* Runs a variant on one case with many heads and compares the heads. Returns KCP_NA if
- * the variant does not take the case, or after printing that memory ran out. */
+ * the variant does not support the case or, after a printed line, if memory runs
+ * out. */
 static int many_heads(const struct kcp_variant *v, const struct memory *m,
                       const char *words, int64_t numbers, struct found *found,
                       char why[160])

@@ -2,9 +2,9 @@
  *
  * Book: chapter 08.  Checked by: the judge, which must reject each mutant
  * and pass the twin.  Next: tests/09_chunk_backward/mutants.c.
- * The code is a second implementation of forward, which gathers one map per rank for
- * every exchange form. The code calls the references only for work inside a rank
- * (chapters 02, 03, 04). Work across ranks is separate code with errors. */
+ * The code is a second implementation of forward, which gathers one map per rank,
+ * whatever the exchange form. Inside a rank the code calls references (chapters 02, 03,
+ * 04). Work across ranks is done by separate code with errors. */
 #include "wrong.h"
 
 #include <math.h>

@@ -6,9 +6,9 @@
  * The kernel works in steps of 32 rows and stores the state times 2^a, where a is the
  * sum of a step's log2 decays up to row 15. For the next step the kernel multiplies the
  * stored state by 2^(E - a + a'), where E is the sum over all rows of the step and a'
- * is the next step's a. In fp32, 2^(E - a + a') becomes 0 below 2^-126. But tokens of
- * the next step need the state times 2^(G - a'), where G is a token's running sum of
- * log2 decays. */
+ * is the next step's a. In fp32, 2^(E - a + a') becomes 0 below 2^-126. The factor 0 is
+ * wrong, because a token of the next step then multiplies the state by 2^(G - a'), and
+ * 2^(E - a + G) may be near 1. G is the token's sum of log2 decays in its step. */
 #include "ref.h"
 
 #include <math.h>

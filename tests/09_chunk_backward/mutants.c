@@ -2,8 +2,7 @@
  *
  * Book: chapter 09.  Checked by: the judge, which must reject each mutant
  * and pass the twin.  Next: tests/10_wy_backward/mutants.c.
- * The code is a deliberate copy, because a mutant must share no code with the
- * reference.
+ * The code is a copy of the reference, because mutants must not call it.
  */
 #include "kcp.h"
 

@@ -1,8 +1,8 @@
 /* checks.c -- compares chapter 10's gradients with the adjoint of the token recurrence.
  *
  * Book: chapter 10.  Checked by: itself, it can fail.  Next: ref/11_merge_backward.c.
- * At gate -50, dg is 1e-22 of a typical gradient, so that any cancellation of larger
- * terms would destroy dg.
+ * At gate -50, dg is 1e-22 times a typical gradient. If dg were a difference of larger
+ * terms, rounding errors would therefore exceed dg.
  */
 #include "tests/03_wy/batch.h"
 

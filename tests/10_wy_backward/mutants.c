@@ -2,7 +2,7 @@
  *
  * Book: chapter 10.  Checked by: the judge, which must reject each mutant
  * and pass the twin.  Next: tests/11_merge_backward/mutants.c.
- * The code is a deliberate copy: mutants must share no code with the reference. */
+ * The code is a copy of the reference, because mutants must not call it. */
 #include "kcp.h"
 #include "base/bf16.h"
 
@@ -252,7 +252,7 @@ MUTANT(dA_beta_i, BETA_I, "dA = diag(beta) (dU v^T + dw k~^T): beta on the wrong
 MUTANT(no_dk_s, NO_DKS, "dk omits the term of the state");
 MUTANT(no_dw, NO_DW, "omits the gradient of w");
 MUTANT(wrong_head, WRONG_HEAD, "HV > H: reads q and k of head n % H");
-MUTANT(overwrites, OVERWRITE, "HV > H: dq, dk are one head's part, not a group's sum");
+MUTANT(overwrites, OVERWRITE, "HV > H: dq, dk are of one head, not a group's sum");
 MUTANT(first_key, FIRST_KEY, "GDN: dg is the term of channel 0, not the sum over K");
 MUTANT(exclusive, EXCLUSIVE, "off by one: dg of token t sums over rows after t only");
 MUTANT(base_2, BASE_2, "dg is the gradient of g in base 2, not in base e");
@@ -264,8 +264,8 @@ MUTANT(wrong_chunk, ONE_CHUNK, "off by one: uses h and dS of the previous chunk"
 MUTANT(h_turned, H_TURNED, "errata 29: dO S, reads h as [V,K]");
 MUTANT(divided, DIVIDED,
        "errata 32: dbeta = sum / (beta + 1e-10), which is 0 at beta = 0");
-/* Mutant `rounded` is not judged in bf16, because rounding A and dU to bf16, as correct
- * kernels do, causes errors of equal size. */
+/* Mutant `rounded` is not judged in bf16. Correct bf16 kernels round A and dU, which
+ * causes errors of equal size. */
 RECORD(rounded, "mutant_rounded", ROUNDED,
        "rounds dA and dA A^T to bf16 in dL", "any shape, float only");
 MUTANT(writes_nothing, NOTHING, "returns at once");

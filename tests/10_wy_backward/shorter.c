@@ -6,8 +6,8 @@
  *
  * The adjoint uses A^T dU instead of dA, w and u, but divides by beta. Chapter 13's
  * mutants therefore keep |beta| at 2^-40 or more (flag FLOOR). Sums over pairs of rows
- * use exact operands. In mutant UNROUNDED the sums use rounded operands, as in the fast
- * kernels, but are multiplied by unrounded operands. */
+ * use exact operands. Mutant UNROUNDED sums rounded operands, as the fast kernels do,
+ * but then multiplies the sums by unrounded operands. */
 #include "kcp.h"
 #include "base/bf16.h"
 
@@ -66,9 +66,8 @@ static void solve(const struct short_chunk *x)
     }
 }
 
-/* Sums over pairs (i, j), j < i, for one row and channel. `q` and `k` sum over the
- * columns j of row i, `column` over the rows i of column j, and `dG` over row and
- * column. */
+/* Sums over pairs (i, j), j < i, for one row r and channel. `q` and `k` sum the pairs
+ * with i = r, `column` sums those with j = r, and `dG` sums both. */
 struct sums { double q, k, column, dG; };
 
 static void exact_pairs(const struct short_chunk *x, int d, struct sums *s)
@@ -91,10 +90,10 @@ static void exact_pairs(const struct short_chunk *x, int d, struct sums *s)
         }
 }
 
-/* Computes the sums from operands scaled by powers of two and rounded to bf16, as the
- * fast kernels do. The terms of dG cancel only if each sum is multiplied with the
- * rounded operand of the other sum. Mutant UNROUNDED multiplies with the unrounded
- * operand. Returns 0 if the exponents differ by more than MOST_SPAN. */
+/* Computes the sums for mutant UNROUNDED, from operands scaled by powers of two and
+ * rounded to bf16. A pair's terms in dG of rows i and j must cancel. Here they differ,
+ * because sums of rounded operands are multiplied by unrounded operands. Returns 0 if
+ * the exponents differ by more than MOST_SPAN. */
 static int rounded_pairs(const struct short_chunk *x, int d, struct sums *s)
 {
     const struct kcp_wy_backward *a = x->a;

@@ -2,8 +2,7 @@
  *
  * Book: chapter 11.  Checked by: the judge, which must reject each mutant
  * and pass the twin.  Next: tests/12_h0/mutants.c.
- * The code is a deliberate copy, because a mutant must share no code with the
- * reference.
+ * The code is a copy of the reference, because mutants must not call it.
  */
 #include "kcp.h"
 
@@ -47,8 +46,8 @@ static double query(const struct kcp_merge_backward *a, const struct cut *x, int
                                     : exp2(G[t][x->n][0]) * q[t][x->m][i]);
 }
 
-/* Applies one chunk to X [K,cols]. With `linear` (columns of M), dO and dv_local are
- * left out. */
+/* Applies one chunk to X [K,cols]. If `linear` is 1 (columns of M), leaves out dO and
+ * dv_local. */
 static void chunk_back(const struct kcp_merge_backward *a, const struct cut *x,
                        int cols, int linear, double *X_, double *d_, double *dU)
 {

@@ -122,7 +122,7 @@ static const struct {
     int R, L;
     enum kcp_save save;
     const char *name;
-    size_t bytes;                  /* 0: the block lacks the tensor */
+    size_t bytes;                  /* 0 if the block lacks the tensor */
 } kept[] = {
     { 1, KCP_KDA, 1, 0, KCP_RECOMPUTE, "q", ROWS / 2 * 64 * 8 },
     { 1, KCP_KDA, 1, 0, KCP_RECOMPUTE, "rstd_k", ROWS / 2 * 8 },

@@ -38,11 +38,11 @@ KCP_CHECK(check_13_canonical) = { "13_backward", "canonical",
     "canonical segments give equal bits for R = 1, 2, 3, 4, 7 and 8, also of dA_log "
     "and ddt_bias", canonical };
 
-/* Compares the modes of the saved block bit by bit. On a GPU, light gives the bits of
- * recompute only if one kernel normalises q and k in both passes, as for cases with odd
- * ids (id=1), which take both passes from one layer. Save-all gives these bits only for
- * blocks of format `chunks`, where forward's scan stores the states that backward would
- * recompute. */
+/* Compares the modes of the saved block bit by bit. On a GPU, modes light and recompute
+ * give equal bits only if one kernel normalises q and k in both passes. Cases with odd
+ * ids (id=1) meet this condition, because one layer runs both passes. Save-all gives
+ * these bits only for blocks of format `chunks`, where forward's scan stores the states
+ * that backward would recompute. */
 static int modes_agree(struct kcp_report *rep, const struct kcp_variant *v,
                        const char *words)
 {

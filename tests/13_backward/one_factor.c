@@ -16,8 +16,8 @@
 
 enum { STEP = 32, ANCHOR = 15 };
 
-/* Arrays: outputs of chapter 02 and their gradients, sums of parameters, the states at
- * the start of steps, and o, which is not read. */
+/* Arrays: outputs of chapter 02, their gradients, sums for gradients of parameters,
+ * states at the start of steps, and o, which is not read. */
 enum { Q, KEYS, DECAYS, BETA, DQ, DK, DG, DBETA, RSTD_Q, RSTD_K, SUMS, DA, DDT, STARTS,
        OUT, ARRAYS };
 
@@ -40,8 +40,8 @@ static int step(const struct kcp_backward *a, double **x, enum kcp_pass pass,
     return ref_step(&s);
 }
 
-/* Sets dS after tokens begin to end - 1 (one step) to 0 in channels whose decay factor
- * underflows. The following step ends at token `next`. */
+/* Sets dS after the step of tokens `begin` to `end` - 1 to 0, in channels whose decay
+ * factor underflows. The following step ends at token `next`. */
 static void underflow(const struct kcp_backward *a, const double *g, int64_t begin,
                       int64_t end, int64_t next, double *dS)
 {

@@ -19,7 +19,7 @@ enum {
     NEXT_H = 1 << 20, OTHER_HEAD = 1 << 21, WRONG_GATE = 1 << 22, AS_GIVEN = 1 << 23,
 };
 
-struct mistake {                   /* flags, and stages' mutants or NULL */
+struct mistake {                   /* flags; mutants of stages, or NULL */
     int flags;
     const struct kcp_variant *c04, *c09, *wy10, *m11;
 };
@@ -62,9 +62,9 @@ static inline int64_t turn(const struct wrong_rank *x, int64_t e)
     return x->a->layout == KCP_VK && !(x->x.flags & AS_KV) ? (n * V + v) * K + i : e;
 }
 
-/* wrong_recompute recomputes forward from the saved states, and wrong_chunk v_new and h
- * of all chunks from h_in, the states at the start of segments. wrong_carry computes dS
- * at the end of every segment. */
+/* wrong_recompute recomputes forward from the saved states. wrong_chunk recomputes
+ * v_new and h of all chunks from h_in, the states at the start of segments. wrong_carry
+ * computes dS at the end of every segment. */
 int wrong_chunk(struct wrong_rank *x, const double *h_in);
 int wrong_recompute(struct wrong_rank *x);
 int wrong_carry(struct wrong_rank *x);

@@ -56,9 +56,9 @@ static void direct(struct tensor_set *b, const struct kcase *k)
         }
 }
 
-/* Counts the messages with x0 (at_end: dxt). A rank that has any of a sequence's first
- * (at_end: last) Wc - 1 tokens receives the sequence's rows of x0 (dxt) in one message
- * from the owner of x0 (dxt). */
+/* Counts the messages with x0. A rank that has one of a sequence's first Wc - 1 tokens
+ * receives the sequence's rows of x0 in one message from the owner of x0. If `at_end`
+ * is 1, counts the messages with dxt, for a sequence's last tokens. */
 static void states_traffic(const struct trial *t, int at_end, struct kcp_traffic *want)
 {
     const int64_t *cuts = t->plan->cuts, *cu = t->k->cu, reach = reach_of(&t->k->call);
@@ -76,8 +76,8 @@ static void states_traffic(const struct trial *t, int at_end, struct kcp_traffic
         }
 }
 
-/* Counts the halo rows of rank r before its first token (back: after its last token),
- * and one message per rank that sends such rows. */
+/* Counts the halo rows before the first token of rank r, or after its last token if
+ * `back` is 1. Also counts one message per rank that sends such rows. */
 static void rows_traffic(const struct trial *t, int r, int back,
                          struct kcp_traffic *want)
 {
@@ -98,7 +98,7 @@ static void rows_traffic(const struct trial *t, int r, int back,
 }
 
 /* Compares the bytes that each rank sent with a count row by row. Backward sends the
- * halo rows of x again and the halo rows of dpre, and gathers the sums of parameters
+ * halo rows of x again and those of dpre, and gathers the sums of dweight and dbias
  * once. */
 static void check_traffic(struct kcp_report *rep, const struct trial *t)
 {

@@ -22,7 +22,7 @@ enum {
     EMPTY_FORGETS = 1 << 27
 };
 
-/* Returns x0's row for token `from` before sequence n's start, or NULL. */
+/* Returns x0's row for token `from` (before sequence n's start), or NULL. */
 static const double *before_start(const struct kcp_conv *a, int n, int64_t from,
                                   int flags)
 {
@@ -302,10 +302,10 @@ MUTANT(shift_sign, SHIFT_SIGN, "the token shift is x_t - x_{t-1}");
 MUTANT(local_sum, LOCAL_SUM, "does not sum dweight and dbias over ranks");
 MUTANT(not_causal, NOT_CAUSAL, "the window ends one token late");
 MUTANT(no_bias, NO_BIAS, "ignores the bias");
-MUTANT(shard_before, SHARD_BEFORE, "takes the shard's rows before a range as its halo");
+MUTANT(shard_before, SHARD_BEFORE, "takes the shard's rows before a range as halo");
 MUTANT(rank_before, RANK_BEFORE, "takes the last rows of the previous rank as halo");
 MUTANT(shard_after, SHARD_AFTER,
-       "takes the shard's rows after a range as gradient's halo");
+       "takes the shard's rows after a range as the halo of gradients");
 MUTANT(no_x0, NO_X0, "uses zeros instead of x0");
 MUTANT(x0_next, X0_NEXT, "reads x0 of the next sequence");
 MUTANT(x0_late, X0_LATE, "reads x0 one row late");

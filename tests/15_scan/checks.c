@@ -1,5 +1,5 @@
-/* checks.c -- checks Spike-KDA: gradients agree with differences, all cuts agree,
- * Spike-KDA without masks equals KDA, and a scan needs little memory.
+/* checks.c -- checks Spike-KDA: gradients agree with finite differences, all cuts
+ * agree, Spike-KDA without masks equals KDA, and a scan needs little memory.
  *
  * Book: chapter 15.  Checked by: itself, it can fail.  Next: tests/15_scan/mutants.c.
  *
@@ -58,7 +58,8 @@ static double *at(const struct tensor_set *b, const char *name)
     return tensor_find(b, name)->p;
 }
 
-/* Adds g and beta to the inputs of chapter 15. Adds dot to do_ of each last token. */
+/* Adds g and beta to the inputs, and adds `dot` to do_ of each sequence's last
+ * token. */
 static void add_kda(struct tensor_set *b, const struct kcase *k)
 {
     const struct kcp_call *c = &k->call;

@@ -1,4 +1,4 @@
-/* checks.c -- checks each model's gradients by differences, and that all cuts agree.
+/* checks.c -- checks gradients by finite differences, and that all cuts agree.
  *
  * Book: chapter 16.  Checked by: itself, it can fail.
  * Next: tests/16_family/relatives.c. */

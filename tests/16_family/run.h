@@ -1,4 +1,4 @@
-/* run.h -- the batch of chapter 16's checks, and runs with saved initial states.
+/* run.h -- defines chapter 16's batch, and runs calls that save initial states.
  *
  * Book: chapter 16.  Checked by: the tests that include it.  Next: ref/16_family.c.
  *
@@ -16,8 +16,8 @@
 #define SIZES "live H=2 HV=4 K=6 V=5 C=16 h0 dht seed=16 scale=0.4 blocks=2 "
 #define BATCH SIZES "lengths=260,0,1,69,91,0 "
 
-/* Calls `run` with h_kept. Backward first calls `run` for forward, which fills h_kept.
- * The bytes that this forward sends are not counted. */
+/* Calls `run` with h_kept. For backward, first calls `run` for forward, which fills
+ * h_kept. The bytes that this forward sends are not counted. */
 static inline int family_kept(const struct kcp_family *args,
                               int (*run)(struct kcp_family *))
 {

@@ -4,7 +4,7 @@
  * Next: tests/16_family/layer.c. */
 #include "run.h"
 
-/* Runs the reference without diagonal maps: M takes K^2 numbers for every model. */
+/* Runs the reference without diagonal maps, so M has K^2 numbers for every model. */
 static int whole(struct kcp_family *args)
 {
     struct kcp_family a = *args;

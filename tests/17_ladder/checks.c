@@ -110,10 +110,10 @@ static int swizzled(struct kcp_report *rep)
 KCP_CHECK(check_17_swizzled) = { "17_ladder", "swizzled",
     "the swizzled scan has no bank conflict", swizzled };
 
-/* Checks how many sectors of 32 bytes a load fetches. 16 bytes per lane take 16
- * sectors if the lanes read along rows, but 32 sectors if each lane reads a
- * different row, because half of each sector is then unused. 32 numbers from 32 rows
- * take 32 sectors. */
+/* Checks how many sectors of 32 bytes a load fetches. If each lane loads 16 contiguous
+ * bytes, a warp fetches 16 sectors from one row, but 32 sectors from 32 rows, because
+ * half of each sector is then unused. One number per lane from 32 rows also takes 32
+ * sectors. */
 static int sectors(struct kcp_report *rep)
 {
     static const struct { const char *what; int pitch, count, sectors; } row[] = {

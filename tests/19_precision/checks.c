@@ -1,4 +1,4 @@
-/* checks.c -- checks the rounding of the emulated arithmetics of chapter 19.
+/* checks.c -- checks how chapter 19's emulated formats round numbers.
  *
  * Book: chapter 19.  Checked by: itself, against base/bf16.h and exact numbers.
  * Next: tests/20_clusters/checks.c. */
@@ -25,7 +25,7 @@ static int roundings(struct kcp_report *rep)
                "three TF32 products of %a and %a: relative error %g, limit 2^-20", x, y,
                off);
     }
-    /* A float cannot hold the last bit of the first number. */
+    /* 1 + 2^-8 + 2^-40 has more bits than a float. */
     EXPECT(rep, bf16_value(bf16_of(1 + 0x1p-8 + 0x1p-40)) == 1 + 0x1p-7 &&
            isinf(bf16_value(bf16_of(1e300))), "bf16_of rounds twice");
     return KCP_OK;
@@ -47,7 +47,7 @@ static void draw(struct chunk *c, struct stream *s, int integers)
         c->last[p] = integers ? -(p % 2) : -0.01 * p;
 }
 
-/* Returns |x - X| / |X| over the columns of M, after one chunk from the identity. */
+/* Returns the relative error |x - X| / |X| of M after one chunk, if M is I at first. */
 static double error_of(const struct chunk *c, enum unit f)
 {
     static double X[K][W];

@@ -1,7 +1,7 @@
-/* rounding.h -- emulates the arithmetics of a tensor core for a chunk of [h | M].
+/* rounding.h -- applies a chunk to [h | M] in the number formats of a tensor core.
  *
  * Book: chapter 19.  Checked by: tests/19_precision/checks.c.  Next: book/precision.c.
- * Factors of a product are rounded to the unit's format, and sums are in float. */
+ * A unit (format) rounds the factors of a product to its format, and adds in float. */
 #ifndef BOOK_ROUNDING_H
 #define BOOK_ROUNDING_H
 
@@ -35,7 +35,8 @@ static inline float factor(enum unit f, float x)
     return keep(x, f == BF16 ? 7 : 10);
 }
 
-/* Returns unit f's product a b. TF32X3 also adds the two cross terms of remainders. */
+/* Returns the product a b of unit f. Unit TF32X3 also adds the products of one factor
+ * and the other factor's rounding error. */
 static inline float times(enum unit f, float a, float b)
 {
     const float a1 = factor(f, a), b1 = factor(f, b);
@@ -88,8 +89,8 @@ static uint64_t chunk_seed;
 
 static inline double chunk_normal(void) { return random_normal(&chunk_seed); }
 
-/* Draws a random chunk with unit keys. With `strong` gates no state survives CHUNKS
- * chunks. */
+/* Draws a random chunk with keys of norm 1. If `strong` is 1, gates decay the state to
+ * about 0 within CHUNKS chunks. */
 static inline void chunk_draw(struct chunk *x, int strong)
 {
     static double k[C][K], G[C][K], beta[C], L[C][C];

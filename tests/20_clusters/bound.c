@@ -3,7 +3,7 @@
  * Book: chapter 20, eq:cut.  Checked by: itself, on bounds with one planted mistake.
  * Next: book/clusters.c.
  *
- * |M x| / |x| after some steps x <- M^T M x is a lower limit of |M|_2. */
+ * |M x| / |x| after some steps x <- M^T M x is a lower bound of |M|_2. */
 #include "tests/03_wy/batch.h"
 
 enum mistake { NONE, FASTEST, WHOLE, FORGOTTEN, MISTAKES };
@@ -55,7 +55,7 @@ static double bound_of(const struct batch *x, int s, int n, enum mistake wrong)
     return exp(sum + (wrong == WHOLE ? most : 0));
 }
 
-/* Returns a lower limit of |M|_2 of stretch s and value head n. */
+/* Returns a lower bound of |M|_2 for stretch s and value head n. */
 static double norm_of(const struct batch *x, int s, int n)
 {
     const int K = x->c.K, W = x->c.K + x->c.V;

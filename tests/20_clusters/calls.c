@@ -1,4 +1,4 @@
-/* calls.c -- checks that wrong C calls are rejected with the field's name.
+/* calls.c -- checks that wrong C calls are rejected with an error that names the field.
  *
  * Book: chapter 20.  Checked by: itself.
  * Next: ../fuzz/calls.c, the same by generated arguments. */
@@ -51,8 +51,8 @@ static void start(struct made_call *m, const struct kcp_stage *s, enum kcp_model
     if (atoi(s->name) == 13) made_saved(m);
 }
 
-/* Makes calls that each have one wrong rank, option, or size. A size has a wrong value
- * only if the size is in the shape of one of the stage's arrays. */
+/* Makes calls that each have one wrong rank, option, or size. Sizes that are in no
+ * shape of the stage's arrays are not tested. */
 static void wrong_numbers(struct kcp_report *rep, const struct kcp_stage *s,
                           enum kcp_model model, const struct kcp_plan *plan)
 {

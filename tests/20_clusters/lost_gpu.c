@@ -1,11 +1,10 @@
-/* lost_gpu.c -- kills or stops one rank of several GPUs, or causes an NCCL error on one
- * rank.
+/* lost_gpu.c -- kills or stops one of several ranks on GPUs, or makes NCCL fail there.
  *
  * Book: chapter 20.  Checked by: bench/check_gpus.sh.  Next: comm/backend/nccl.c.
  *
  * Ranks are processes with a GPU each. Rank 1 is lost during random exchanges. Every
- * other rank must get KCP_COMM and one line within KCP_TIMEOUT_S + 3 s, and the work on
- * its stream must end. */
+ * other rank must return KCP_COMM with a one-line message within KCP_TIMEOUT_S + 3 s,
+ * and the work on its stream must end. */
 #define _DEFAULT_SOURCE                    /* MAP_ANONYMOUS */
 #include "tests/judge/judge.h"
 
@@ -48,7 +47,7 @@ static void lose_now(enum way way)
     has_error = 1;
 }
 
-/* Makes a communicator. Each process has a separate table of NCCL's calls. */
+/* Makes a communicator, for which error_of replaces ncclCommGetAsyncError. */
 static int meet(struct kcp_comm **comm, const char *path, int R, int r, char *why,
                 size_t n)
 {
@@ -77,8 +76,8 @@ static void rank(const char *path, int R, int r, enum way way)
     _exit(0);
 }
 
-/* Returns the number of GPUs, at most MOST. A child process counts, because CUDA must
- * not be initialized before fork. */
+/* Returns the number of GPUs, at most MOST. A child process counts the GPUs, because
+ * CUDA must not be initialized before fork. */
 static int count_gpus(void)
 {
     int status = 0;

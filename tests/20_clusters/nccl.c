@@ -3,8 +3,8 @@
  * Book: chapter 20.  Checked by: bench/check_gpus.sh, on several GPUs; on one, R is 1.
  * Next: tests/07_merge/exchange.c, which has the exchanges.
  *
- * Ranks are threads with a GPU each, or the processes of a launcher. The checks of a
- * communicator are its rank and size, a gather, a ring, and every form of the exchange
+ * Ranks are threads with a GPU each, or the processes of a launcher. The test checks
+ * each communicator's rank and size, a gather, a ring, and every form of the exchange
  * (bit for bit). Afterwards the parent communicator must still work. */
 #include "tests/judge/judge.h"
 
@@ -21,8 +21,8 @@ struct job {
     long long wrong[MOST];                 /* wrong numbers in exchanges */
 };
 
-/* Runs a gather of one number per rank, and a ring. Adds the count of wrong numbers to
- * *bad. */
+/* Gathers one number per rank, then sends one to the next rank. Adds the count of wrong
+ * numbers to *bad. */
 static int talk(struct kcp_comm *c, int *bad)
 {
     const struct memory *m = device_memory();
@@ -99,9 +99,9 @@ static int from(struct kcp_comm *host, void *arg)
     return err ? err : still(j, at, host->R, bad);
 }
 
-/* Splits the ranks into halves in reversed order, then splits off the last rank. The
- * communicators are freed only when no GPU has work left. NCCL then frees host memory,
- * and this call waits for all GPUs of the process. */
+/* Splits the ranks into halves in reversed order, then splits off the last rank.
+ * Communicators are freed only when no GPU has work left, because NCCL then frees host
+ * memory, which waits for all GPUs of the process. */
 static int split(struct kcp_comm *world, void *arg)
 {
     struct job *j = arg;

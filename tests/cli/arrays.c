@@ -130,7 +130,7 @@ static int poke(char **v)
     return bad ? fail() : 0;
 }
 
-/* Replaces array [R,...] by the sum [...] of its rows. Rejects rows 0 and 1 if equal,
+/* Replaces array [R,...] by the sum [...] of its rows. Rejects equal rows 0 and 1,
  * because ranks have different parts of a sum. */
 static void add_rows(struct npy *a)
 {

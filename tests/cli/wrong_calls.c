@@ -1,4 +1,4 @@
-/* wrong_calls.c -- runs ranks over MPI whose calls do not match in a chosen way.
+/* wrong_calls.c -- runs MPI ranks whose calls do not match in a chosen way.
  *
  * Book: chapter 20.  Checked by: tests/cli/mpi.sh.  Next: comm/backend/mpi.c.
  *

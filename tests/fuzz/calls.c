@@ -1,5 +1,5 @@
 /* calls.c -- calls any stage with random arguments. The call must be rejected with a
- * message, or run on arrays of exactly the bytes of their shapes.
+ * message, or stay inside its arrays, which have exactly the bytes of their shapes.
  *
  * Book: chapter 20.  Checked by: make fuzz.
  * Next: ref/core/checked.c.

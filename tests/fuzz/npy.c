@@ -39,7 +39,7 @@ static void write_and_read(const struct npy *a)
 }
 
 /* Parses the header in a block of exactly `size` bytes, so that a read past the block's
- * end is found. On success the data has exactly the remaining bytes. */
+ * end is found. After a valid header, the data must fill the block. */
 static int head_only(const uint8_t *data, size_t size)
 {
     unsigned char *exact = malloc(size ? size : 1);
