@@ -8,8 +8,8 @@
 #   tables.py --readme [--check]  the tables of README.md, between two marks
 #
 # The first line of a record names its columns; `kind` is the kind of a row. If a row
-# was recorded several times, the latest of its rows in the best state is used. States:
-# present kernels (best), kernels that cannot be compared, other kernels.
+# was recorded several times, the latest row in the best state is used. The states, best
+# first: present kernels, kernels that cannot be compared, other kernels.
 # --readme needs built kernels.
 import glob
 import itertools
@@ -154,7 +154,7 @@ class Row:
         return min(state, compared(self["comm"], self["cc"], ("comm", "-")))
 
     def floor(self):
-        """Returns the least time in us of bytes and operations, at the run's rates."""
+        """Returns the least time in us for all bytes and operations, at the run's rates."""
         work = self.flops / self.product if self.product else 0
         return 1e6 * max(self.bytes / self.copy, work)
 
@@ -227,7 +227,7 @@ class Page:
 
 
 class Records:
-    """`kind`: all rows by kind; `rows`: chosen rows of kind time; `sorted`: sorted."""
+    """`kind`: all rows by kind; `rows`: chosen rows of kind time, and `sorted`."""
     def __init__(self):
         self.kind, slots, standings, self.timed = {}, {}, {}, []
         for path in results():
@@ -380,8 +380,8 @@ def mode_table(d):
 
 
 def bound_table(d):
-    """Chapter 18: lists counters that show what bounds forward on packed sequences, of
-    the newest run of each case."""
+    """Chapter 18: lists, for the newest run of each case, counters that show what bounds
+    forward on packed sequences."""
     p, cases = Page("18-bounds.md"), {}
     for r in d.of("counter"):
         if r["what"] and r["case"]:
@@ -806,8 +806,8 @@ TIMES = re.compile(r"([\d.]+(?:, [\d.]+)*)(?: to ([\d.]+))? (ms|µs)(?![^ ,;])([
 
 
 def times_in(cell):
-    """Returns the times in a cell, such as "0.20, 0.90 ms", and their unit. Of a range,
-    such as "1.85 to 1.91 ms", returns the middle. Cells with "less" have no times."""
+    """Returns the times in a cell, such as "0.20, 0.90 ms", and their unit. Returns
+    the middle of a range, such as "1.85 to 1.91 ms". Cells with "less" have no times."""
     found = TIMES.match(cell)
     if not found or " less" in found[4]:
         return [], ""
@@ -818,8 +818,8 @@ def times_in(cell):
 
 
 def log_marks(d):
-    """Appendix B's figure: measured / predicted in rows of bench/LOG.md above "Over
-    ranks" that have both times."""
+    """Appendix B's figure: measured / predicted time in the rows of bench/LOG.md before
+    "Over ranks" that have both times."""
     p, backward, gdn = Page("log.tsv"), False, False
     for line in read_lines(ROOT + "/bench/LOG.md"):
         if line.startswith("## Over ranks"):

@@ -25,7 +25,7 @@ struct job { struct place place; struct kcp_plan *plan; };
 
 //> example-calls
 /* Allocates the saved block and the workspaces, then runs both passes. The memory must
- * stay allocated until the stream is idle. A model allocates once, not per step. */
+ * stay allocated until the stream is idle. A model allocates the memory once. */
 static int layer(const struct place *p, struct shelf *s, struct kcp_forward *f,
                  struct kcp_backward *b)
 {
@@ -43,7 +43,7 @@ static int layer(const struct place *p, struct shelf *s, struct kcp_forward *f,
 }
 //< example-calls
 
-/* Gathers a sum of each result from every rank; rank 0 adds and prints these sums. */
+/* Gathers one sum per result from every rank; rank 0 adds and prints these sums. */
 static int say(const struct job *j, struct kcp_comm *comm, const struct kcp_forward *f,
                const struct kcp_backward *b)
 {

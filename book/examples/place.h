@@ -184,7 +184,7 @@ static void *ints(struct shelf *s, const int *x, int n)
     return keep(s, y);
 }
 
-/* Returns an output's sum with random weights; swapped elements change this sum. */
+/* Returns a sum of an output with random weights, which swapped elements change. */
 static double digest(const struct place *p, const void *from, int64_t first, int64_t n)
 {
     double sum = 0, *x = malloc(sizeof *x * (size_t)(n + 1));
@@ -195,8 +195,8 @@ static double digest(const struct place *p, const void *from, int64_t first, int
     return sum;
 }
 
-/* ---- ranks: processes of a launcher, or threads. With NCCL and enough GPUs each
- * rank has its own GPU; else the ranks share one GPU */
+/* ---- ranks: processes of a launcher, or threads. With NCCL and enough GPUs, each
+ * rank has a separate GPU. Otherwise the ranks share one GPU. */
 #ifdef KCP_WITH_CUDA
 static int place_wire(void *to, const void *from, size_t n, struct CUstream_st *stream)
 {
@@ -248,7 +248,7 @@ static int place_ranks(struct place *p, int (*body)(struct kcp_comm *, void *),
     return status;
 }
 
-/* Ends MPI if it was started; returns the exit status for main. */
+/* Ends MPI if MPI was started. Returns the exit status for main. */
 static int place_end(int status)
 {
 #ifdef KCP_WITH_MPI

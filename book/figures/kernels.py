@@ -37,9 +37,9 @@ def ladder_coalesce():
 
 @figure(720, 282)
 def ladder_roles():
-    """Draws cycles that ladder_trace.cu recorded per chunk: the bytes' announcement and
-    arrival; then for each group the start and end of its wait, the end of w S, the end
-    of the update of S, and the release of the stage."""
+    """Draws the cycles that ladder_trace.cu recorded per chunk: the announcement and the
+    arrival of the bytes; then, for each group, the start and the end of the wait, the
+    end of w S, the end of the update of S, and the release of the stage."""
     first, last = -6000, 26400
 
     def x(cycle):
@@ -223,8 +223,8 @@ def ladder_ldmatrix():
 
 @figure(720, 300)
 def ladder_banks():
-    """A cell is four banks. Its number says which 16 bytes of the row are there. Piece 2
-    of each row is marked."""
+    """A cell is four banks. Its number is the number of the piece (16 bytes of a row)
+    that is there. Piece 2 of each row is marked."""
     def draw(x0, y0, rows, reads):
         for row in rows:
             for piece, at in enumerate(row):

@@ -88,7 +88,7 @@ def nesting():
         return [(i / n, (i + 1) / n, ink, name) for i in range(n)]
 
     def spread(y, start, end):
-        """Draws lines from a piece's ends to the next row, which enlarges a piece."""
+        """Draws lines from a piece's ends to the next row, which enlarges the piece."""
         line(at(start), y, at(0), y + 18, "soft", "stroke-dasharray:2 3")
         line(at(end), y, at(1), y + 18, "soft", "stroke-dasharray:2 3")
 
@@ -396,8 +396,8 @@ def plan():
 
 # ---- 07: four forms of the exchange, drawn to scale, measured on four H200s
 class Timelines:
-    """`us` has microseconds: `state`, `map`, `block` (of a state) for messages, `sum`
-    for the pass that computes maps, `main` for the main pass."""
+    """`us` has times in microseconds: of messages (`state`, `map`, `block` of a state),
+    of the pass that computes maps (`sum`), and of the main pass (`main`)."""
     R, BLOCKS = 4, 4
 
     def __init__(self):
@@ -523,7 +523,7 @@ def program():
 
 @figure(720, 306)
 def strips():
-    """The length of a bar is its operations, as chapter 08 counts them, in millions."""
+    """A bar's length is its number of operations (chapter 08), in millions."""
     C, K, V, count, heads, SMs = 64, 128, 128, 4, 32, 132
     factors = (4 * C * C * K + 2 * C * C * (K + V)) / 1e6
     maps, scan = 4 * C * K * (K + V) / 1e6, (6 * C * K * V + 2 * C * C * V) / 1e6
@@ -682,8 +682,8 @@ def compress():
 
 
 K, V, C, T = 128, 128, 64, 8192            # KDA with H = HV
-# Pieces of a saved block: name, bytes per token and head. The last tuple says how many
-# of the pieces, from the first, the modes light, recompute and save-all keep.
+# Pieces of a saved block: name, bytes per token and head. The last tuple has the number
+# of pieces, from the first, that each mode keeps: light, recompute and save-all.
 FACTORS = (("", 4 * K * V / T), ("", 12), ("Aqk", 2 * C), ("A", 2 * C), ("q", 2 * K),
            ("k", 2 * K), ("G", 4 * K), ("w", 2 * K), ("qg", 2 * K), ("kg", 2 * K),
            ("u", 2 * V), ("v_new", 2 * V), ("h", 2 * K * V / C)), (4, 6, 13)

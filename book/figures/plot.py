@@ -24,7 +24,7 @@ def points(section, kind=int):
 
 
 def printed_rows(section, after):
-    """Returns the rows of numbers below the first line with `after` in a section."""
+    """Returns a section's rows of numbers after the first line that has `after`."""
     lines, rows = iter(printed(section)), []
     next(s for s in lines if after in s)
     for s in lines:

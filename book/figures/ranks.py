@@ -14,13 +14,13 @@ CUTS = 0, 5, 6, 6, 7, 12
 
 
 def halo_x(r, t):
-    """Returns x of token t on rank r. Each rank adds a gap, even without tokens."""
+    """Returns x of token t on rank r. A rank without tokens also adds a gap."""
     return 104 + 35 * t + 48 * r
 
 
 def halos(ink, needs, what):
-    """Draws all tokens. For each pair (rank, first) in `needs`, draws below them the
-    three tokens from `first` on, which this rank needs."""
+    """Draws all tokens. For each pair (rank, first) in `needs`, also draws, below, the
+    three tokens from `first` on, which the rank needs."""
     holder = [r for r in range(5) for _ in range(CUTS[r], CUTS[r + 1])]
     text(4, 63, "held by")
     for r in range(5):

@@ -9,11 +9,11 @@
 #include <stddef.h>
 
 /* Calls work(arg, answer) in a child process, and copies the n bytes of `answer` from
- * the child. Returns 0, or -1 after one line if the child failed. */
+ * the child. Returns 0. If the child failed, prints one line and returns -1. */
 int apart(void (*work)(const void *arg, void *answer), const void *arg, void *answer,
           size_t n);
-/* Returns the student's function in a shared object. If the object has none, ends the
- * process after an error line. */
+/* Returns the student's function in a shared object. If the object has no such
+ * function, prints an error line and ends the process. */
 typedef void function(void);
 function *lab_function(const char *object);
 

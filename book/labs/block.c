@@ -5,8 +5,8 @@
  * This file replaces ref/17_block.c in the student's object.
  * - "sectors" requires as many loaded sectors as w and kg have. With fewer, block_load
  *   did not load all of w and kg. With more, neighbouring lanes read distant addresses.
- * - "ahead" requires that the four copies of each of the next two chunks, or of all
- *   chunks that remain, are in flight while a chunk is multiplied.
+ * - "ahead" requires that, while a chunk is multiplied, the four copies of each of the
+ *   next two chunks (near the end: of each remaining chunk) are in flight.
  * - "products" requires one wgmma per step of 16 rows: K / 16 for w S and four for the
  *   update of S.
  */

@@ -5,8 +5,8 @@
  * kcp-lab-check chain|all_gather|scan ./lab.so ROW [TRIAL]. Maps are small integers, so
  * correct results are exact. The student's process has the maps but not the expected
  * states, and returns the states of its ranks. This process compares these states with
- * the fold of all segments in order. With "-" instead of ./lab.so the student's code is
- * linked in and runs in this process, for AddressSanitizer.
+ * the fold of all segments in order. With "-" instead of ./lab.so, the student's code
+ * is linked to this program and runs in this process, for AddressSanitizer.
  */
 #include "apart.h"
 #include "rendezvous.h"
@@ -34,7 +34,7 @@ struct trial { const char *object; struct whole a; enum row row; };
 static enum kcp_form form;
 static exchange *students;
 static int spoiled;
-static struct kcp_mapops unable;             /* to apply or compose maps */
+static struct kcp_mapops unable;             /* apply and compose return errors */
 static __thread struct kcp_comm real;        /* the communicator without the wrappers */
 
 static int waiting_send(struct kcp_comm *c, const void *from, size_t bytes, int to,
@@ -69,8 +69,8 @@ static int refused_gather(struct kcp_comm *c, const void *mine, void *all,
     return KCP_BAD;
 }
 
-/* Runs the student's exchange between two checks: the rank's maps must not change, nor
- * the GUARD bytes after x->work, which merge_body allocates. */
+/* Runs the student's exchange. Checks that it changes neither the rank's maps nor the
+ * GUARD bytes after x->work, which merge_body allocates. */
 static int watched(const struct kcp_exchange *x)
 {
     const size_t bytes = x->plan->ctx[x->comm->r].NS * sizeof(double) * MAP;
@@ -167,7 +167,7 @@ static void in_process(const void *arg, void *answer)
     run_trial(t, (exchange *)lab_function(t->object), answer);
 }
 
-/* Writes the first wrong number to `why` and returns 1; returns 0 if all are right. */
+/* Returns 0 if all numbers are right. Otherwise writes the first wrong one to `why`. */
 static int differs(const struct trial *t, const struct found *f, char *why, size_t n)
 {
     const struct kcp_plan *p = t->a.plan;
@@ -188,8 +188,8 @@ static int differs(const struct trial *t, const struct found *f, char *why, size
     return 0;
 }
 
-/* Returns 0 if every rank's traffic equals the formula of the form; else writes the
- * first difference to `why` and returns 1. */
+/* Returns 0 if every rank's traffic equals the formula of the form. Otherwise writes
+ * the first difference to `why` and returns 1. */
 static int traffic_differs(const struct trial *t, const struct found *f, char *why,
                            size_t n)
 {

@@ -3,9 +3,9 @@
  * Book: labs/STAFF.md.  Used by: make grade LAB=07b, 09d.  Next: chain_main.c.
  * kcp-lab-check ./lab.so STAGE NAME|./planted.so exits with 0 if the check accepts a
  * correct variant or rejects a wrong variant of the stage. The check runs in a separate
- * process. Only the value that lab_check returns counts. With "-" instead of ./lab.so
- * the student's code is linked in and runs in this process, so that
- * AddressSanitizer names the failing line.
+ * process. Only the value that lab_check returns counts. With "-" instead of
+ * ./lab.so, the student's code is linked to this program and runs in this process, so
+ * that AddressSanitizer names the failing line.
  */
 #include "apart.h"
 #include "tests/judge/isolation.h"

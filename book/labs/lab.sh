@@ -8,7 +8,7 @@ id=$(get lab) src=$(get file)
 work=$W/$id.${src##*.}
 mkdir -p "$W" || exit 2
 if [ -e "$work" ]; then
-    echo "$work exists already and is not changed"
+    echo "$work: this file exists, so it is not changed"
     exit 0
 fi
 # The staff's file can add todo lines to the lab's todo lines.

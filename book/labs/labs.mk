@@ -3,7 +3,7 @@
 # A student's file becomes a shared object in a separate folder, LABDIR; the judge loads the
 # object into a separate process. So a file that does not compile, or that crashes, affects
 # only its own grading, and two gradings can run at once. LABWORK= is the folder of the
-# students' files, STAFF= a file with the staff's rows; see book/labs/README.md and STAFF.md.
+# students' files. STAFF= is a file with rows of the staff (book/labs/README.md, STAFF.md).
 # make grade-all DIR= LAB=NN grades a folder of submissions. LAB= is one of the eight labs
 # of weeks.tsv, which means all its steps, or one step: 07, 07c, 07c_chain.
 
@@ -25,7 +25,7 @@ lab-known:
 	@test -n "$(LAB)" -a -f "$(LABFILE)" || { echo "LAB=$(LAB): found no such lab, \
 	expected one of: 1 2 3 4 5 6 7 8 $(basename $(notdir $(wildcard book/labs/*.lab)))" >&2; exit 2; }
 	@test -z "$(word 2,$(LABWORK))" || { echo "LABWORK=$(LABWORK): found a space, \
-	expected a path without" >&2; exit 2; }
+	expected a path without spaces" >&2; exit 2; }
 lab grade: lab-known
 	@LABWORK=$(LABWORK) $(lab_env) sh book/labs/$(if $(LABSTEPS),week.sh $@ $(LAB),$@.sh \
 	  $(LABFILE)) $(STAFF)
@@ -42,7 +42,7 @@ tried: lab-judge
 	  LAB= JOBS="$(JOBS)" $(lab_env) sh book/labs/try.sh $B; } >$B/points.tsv; \
 	  mv $B/points.tsv book/labs/points.tsv
 
-# The judge and the library for all submissions; grade.sh builds them once, under a lock.
+# The judge and the library for all submissions. grade.sh builds both once, under a lock.
 lab-judge: $B/kcp-check $B/kcp-lab-check $B/libkcp-lab.a
 $B/libkcp-lab.a: $(lab_core)
 	@rm -f $@ && ar rcs $@ $^
@@ -50,9 +50,9 @@ $B/libkcp-lab.a: $(lab_core)
 lab_main := $(addprefix $B/book/labs/,check_main.o chain_main.o plan_main.o)
 $B/kcp-lab-check: $(core) $(lab_main)
 	@$(CC) $(LDFLAGS) $^ $(LDLIBS) $(cuda_ldlibs) -ldl -o $@
-# asan: the student's file with sanitizers in the judge's process, to find the line of an
-# error. If it replaces a file of ours, muldefs takes the first definition, the student's.
-# bench: the student's kernel and ours in one program that measures times.
+# asan runs the student's file with sanitizers in the judge's process, to find the line of an
+# error. If a file of the library has the same functions, muldefs selects the student's.
+# bench measures the times of the student's kernel and of the library's kernels.
 ifneq ($(LABDIR),)
 $(LABDIR)/asan: $(LABDIR)/lab.asan.o $(core)
 	@$(CC) $(LDFLAGS) $(lab_asan) -Wl,-z,muldefs $^ $(wildcard $(LABDIR)/frame.o) \
@@ -68,5 +68,5 @@ $(LABDIR)/text: $(lab_obj) $(call obj,$(ref) $(comm) $(mpi)) $(text_obj)
 	  $(mpi_libs) $(cuda_ldlibs) -o $@
 endif
 
-# make test checks that a broken file breaks nothing else; with FULL=1 it also runs try.sh.
+# make test checks that a broken file has no effect on others; with FULL=1, it runs try.sh.
 test_scripts += tests/cli/labs.sh $(if $(FULL),book/labs/try.sh)

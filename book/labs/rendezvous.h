@@ -2,9 +2,9 @@
  *
  * Book: labs/STAFF.md.  Used by: chain_main.c, for lab 07c.  Next: chain_main.c.
  * If two ranks both send before they receive, they deadlock over NCCL, but not over
- * threads, because threads buffer messages. With this file a send waits until its
- * message is received; within a group, the call that ends the group waits. A wait of
- * MEET_SECONDS in which the process uses no CPU time counts as a deadlock.
+ * threads, because threads buffer messages. With this file, a send waits until its
+ * message is received. Within a group, the call that ends the group waits instead. A
+ * wait of MEET_SECONDS without CPU time of the process counts as a deadlock.
  */
 #ifndef KCP_LAB_RENDEZVOUS_H
 #define KCP_LAB_RENDEZVOUS_H
@@ -52,7 +52,7 @@ static void meet_count(int (*of)[MEET_RANKS], int from, int to)
     pthread_mutex_unlock(&meet.lock);
 }
 
-/* Returns a rank that has not yet received a message of rank r; -1 if there is none. */
+/* Returns a rank that has not yet received a message of rank r, or -1. */
 static int meet_owes(int R, int r)
 {
     for (int to = 0; to < R && to < MEET_RANKS; to++)

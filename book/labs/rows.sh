@@ -5,8 +5,8 @@
 # verdict is the judge's exit status, whatever the student's process prints.
 # Variable `built` is yes, no, or the reason why nothing was compiled.
 
-# Prints the required functions that the student's file lacks. Without this test such a file
-# would link with the library's functions and pass.
+# Prints the required functions that the student's file lacks. Without this test, a file
+# that lacks a function would link with the library's function and pass.
 missing() {
     for name in $(get defines); do
         nm "$1" | awk -v name="$name" '$NF == name && $2 ~ /^[TRDB]$/ { found = 1 }
@@ -126,8 +126,8 @@ tell() {
         }' "$out"
     whole=0
 }
-# Finds a known mistake: on the failed case compares the student's results with those of each
-# wrong answer of the lab file. If the results are equal, prints the hint of that answer.
+# Finds a known mistake: compares the student's results of the failed case with the results
+# of each wrong answer in the lab file. If results are equal, prints that answer's hint.
 hint() {
     [ -z "$hinted" ] && [ "$kind" = variant ] && [ -z "$twist" ] && [ -z "$(get ranks)" ] ||
         return 0
@@ -147,8 +147,8 @@ hint() {
     done <"$dir/mistakes"
 }
 # Repeats the run with sanitizers in the judge's process, and prints the line of the student's
-# file that failed. `stood` is set if the first run was stopped. In this case `timeout` sends
-# only one signal (--foreground), because a second signal could interrupt the report.
+# file that failed. `stood` is set if the first run was stopped. Then `timeout` sends only
+# one signal (--foreground), because a second signal could interrupt the report.
 line_of() {
     [ $ext = c ] && [ -z "$shown" ] || return 0
     compile "$dir/lab.asan.o" -c -fsanitize=address,undefined -fno-sanitize-recover=all \
@@ -168,11 +168,11 @@ line_of() {
 }
 
 # judge TITLE POINTS option...: judges the student's object $so and adds the result. The
-# output is limited to 16 MiB, so that an endless print does not fill the disk.
+# output is limited to 16 MiB, so that endless output does not fill the disk.
 small='ulimit -f 32768; exec "$0" "$@"'
-# In a lab on the host a process gets 4 GiB of private memory. The judge sets this limit for
-# variants; `limited` sets it for a check, an exchange, a plan and a launcher's processes.
-# (For GPU labs use a cgroup or a container, see STAFF.md.)
+# In a lab on the host, a process gets 4 GiB of private memory. The judge limits variants;
+# `limited` limits a check, an exchange, a plan and the processes of a launcher. (For GPU
+# labs, use a cgroup or a container, see STAFF.md.)
 limited="ulimit -d 4194304; $small"
 stuck='it was here when it was stopped'
 last() { tail -1 "$out" | grep . || echo "it ended without a verdict"; }
@@ -233,7 +233,7 @@ speed() {
     shift 4
     # A wrong kernel gets no points for speed.
     if [ -n "$lost" ]; then
-        add "$title" "$points" failed "its numbers are wrong: no time counts"
+        add "$title" "$points" failed "not timed: its numbers are wrong"
         return
     fi
     case $name in
@@ -273,7 +273,7 @@ linked() {
         *" --device "*) [ "$gpus" -gt 0 ] || { no_gpus 1; return; } ;;
     esac
     [ "$variant" = - ] || set -- "$@" --variant "$variant"
-    if [ -n "$lost" ]; then add "$title" "$points" failed "the rows above come first"
+    if [ -n "$lost" ]; then add "$title" "$points" failed "a row above failed"
     elif make_it "$dir/check"; then kind=patch; judge "$title" "$points" "$@"; kind=$judged
     else add "$title" "$points" "no build" "$(tail -1 "$dir/build")"
     fi
@@ -295,15 +295,15 @@ bound() {
     mine=$(sed -n 's,^// bound: *\([a-z?]*\).*,\1,p' "$work" | head -1)
     if [ "$mine" = "$right" ]; then add "$title" "$points" ok
     else
-        add "$title" "$points" failed "// bound: ${mine:-?} is not what the counters say"
+        add "$title" "$points" failed "// bound: ${mine:-?}: the counters show another"
         built="no bound"
     fi
 }
 
-# train STEPS LIMIT (lab 8): compares losses of the student's program on four ranks with
-# losses of the library's program on one rank.
+# train STEPS LIMIT (lab 8): compares the losses of the student's program on four ranks
+# with the losses of the library's program on one rank.
 train() {
-    [ -z "$lost" ] || { add "$title" "$points" failed "the rows above come first"; return; }
+    [ -z "$lost" ] || { add "$title" "$points" failed "a row above failed"; return; }
     make_it "$dir/text"
     make_it "$B/kcp-text"
     ours=$B/grade/losses.$1.$(cat README.md book/*.md | cksum | cut -d' ' -f1)
@@ -317,7 +317,7 @@ train() {
         END { print n == 4 && !far && line[0] == line[2] ? "same" : "other" }' "$out" "$ours")
     if [ "$said" = same ]; then add "$title" "$points" ok
     else
-        add "$title" "$points" failed "not the losses of one rank"
+        add "$title" "$points" failed "the losses differ from those of one rank"
         grep 'R = \|curves\|kcp-text:\|FAIL' "$out" | sed 's/^ */   /' | head -5
         lost=yes
     fi
@@ -325,7 +325,7 @@ train() {
 # Computes the speedup of a training step from one rank to four, with one core per rank.
 speed_up() {
     cores=$(nproc)
-    if [ -n "$lost" ]; then add "$title" "$points" failed "other losses: no time counts"
+    if [ -n "$lost" ]; then add "$title" "$points" failed "not timed: the losses differ"
     elif [ "$cores" -lt 4 ]; then add "$title" "$points" "not run" "$cores cores, expected 4"
     else
         said=$(sed -n 's/^  ms per step: \([0-9.]*\) on [0-9]* ranks*, \([0-9.]*\) on one.*/\1 \2/p' \

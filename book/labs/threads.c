@@ -72,7 +72,7 @@ static int alone(void *args)
     strayed = 0;
     const int status = lab_17_thread_lab.run(args);
     watched = 0;
-    if (!status && strayed) return failed("a thread writes outside of its own column");
+    if (!status && strayed) return failed("a thread writes outside its own column");
     return status;
 }
 

@@ -3,8 +3,8 @@
  * Book: labs/STAFF.md.  Used by: make grade LAB=15_blelloch.  Next: warp.c.
  * One variant of stage 15 runs the whole program with the tree in each tile. Two others
  * run the tree on names instead of maps, and count all products or products in series.
- * A name denotes the map of consecutive tokens. A name is composed only with the name
- * of the next tokens, and applied only to the state before the first of its tokens.
+ * A name denotes the map of consecutive tokens. A name may be composed only with the
+ * name of the next tokens, and applied only to the state before its first token.
  */
 #include "15_scan.h"
 #include "book/labs/frame.h"
@@ -14,8 +14,8 @@
 
 enum { LEAVES = 64 };
 
-/* A name, in the 8 bytes of a map or state of one number: the map of leaves [lo,hi), or
- * the state before leaf hi. `depth`: products in series that gave this map or state. */
+/* A name has the 8 bytes of a map or state of one number. It denotes the map of leaves
+ * [lo,hi), or the state before leaf hi. `depth` is its number of products in series. */
 enum kind { NOTHING, MAP, STATE };
 struct name { unsigned char kind, lo, hi, depth; int unused; };
 static int products;
@@ -75,7 +75,7 @@ static int no_copy(void *to, size_t to_pitch, const void *from, size_t from_pitc
     return failed("a tree copies nothing");
 }
 
-/* Runs the tree over n leaves; returns 0 if every state is right. *depth becomes the
+/* Runs the tree over n leaves. Returns 0 if every state is right. Sets *depth to the
  * largest number of products in series. */
 static int tree_of_names(int n, int backward, int *depth)
 {

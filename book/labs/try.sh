@@ -2,10 +2,10 @@
 # try.sh -- grades five submissions per lab: one empty, three wrong, one right.
 #
 # Book: labs/STAFF.md.  Usage: try.sh BUILD, or make try LAB=07.  Next: points.tsv, which
-# has the expected points; `make tried` writes this file. The right answer is the region
-# that was cut out. The wrong answers are edits of that region: "wrong" lines of the lab
-# file. Files in book/labs/work are not changed. JOBS= (default 2) submissions are graded
-# concurrently, each in a separate folder.
+# has the expected points; `make tried` writes points.tsv. The right answer is the region
+# that was cut out of the source. The wrong answers are edits of that region ("wrong" lines
+# of the lab file). Files in book/labs/work are not changed. JOBS= (default 2) submissions
+# are graded at once, each in a separate folder.
 B=${1:-${B:-build}} MAKE=${MAKE:-make} bad=0 tried=0 unknown=0
 # Started without make, the script calls make, which sets the compilers and options.
 [ -n "$LAB_CFLAGS" ] || exec $MAKE --no-print-directory -s try B="$B" LAB="$LAB"
@@ -27,8 +27,8 @@ fi
 mkdir -p "$B" && W=$(mktemp -d "$B/try.XXXXXX") || exit 1
 trap 'rm -rf "$W"' EXIT
 complain() { echo "try: $id, $try: $*" >&2; wrong=1; }
-# Without a GPU a kernel is only compiled, so one submission is enough. Training takes
-# minutes, so lab 20 runs only if LAB= names this lab.
+# Without a GPU, a kernel is only compiled, so one submission is enough. Training takes
+# minutes, so lab 20 runs only if LAB= names lab 20.
 tries() {
     [ "$1" != bench/text/run.c ] || [ -n "$LAB" ] || return
     case $1 in *.cu*) nvidia-smi -L >/dev/null 2>&1 || { echo right; return; } ;; esac
@@ -74,8 +74,8 @@ for f; do
     # points.tsv holds for machines without a GPU, and lacks lab 20, which takes minutes.
     case $src in *.cu|*.cuh|bench/text/run.c) continue ;; esac
     grep -qxF "$line" book/labs/points.tsv || { bad=1
-        echo "try: not the points of points.tsv: $(grep "^$id	" book/labs/points.tsv)" >&2; }
+        echo "try: expected the row of points.tsv: $(grep "^$id	" book/labs/points.tsv)" >&2; }
 done
-[ $bad = 0 ] && echo "try.sh: $tried hand-ins: full points for the right answer alone" \
-    "$([ $unknown = 0 ] || echo "($unknown of a kernel compiled, not run: no GPU)")" >&2
+[ $bad = 0 ] && echo "try.sh: $tried submissions: only right answers get full points" \
+    "$([ $unknown = 0 ] || echo "($unknown kernels compiled, not run: no GPU)")" >&2
 exit $bad

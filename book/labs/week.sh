@@ -2,7 +2,7 @@
 # week.sh -- writes or grades the steps of one of the eight labs, and prints the sum.
 #
 # Book: labs/README.md.  Usage: make lab LAB=1, make grade LAB=1.  Next: lab.sh, grade.sh.
-# Exit status 0: no step lost a point. A step without a file loses all its points.
+# The exit status is 0 if no step loses a point. A step without a file loses all points.
 what=$1 week=$2 staff=$3 B=${B:-build} W=${LABWORK:-book/labs/work}
 line=$(grep "^$week	" book/labs/weeks.tsv)
 score=0 of=0 skipped=0 lost=0 json=

@@ -276,7 +276,7 @@ def _kind(all_, where, inputs):
 
 def _layer(all_, final, q, k, v, g, beta, A_log, dt_bias, h0, cu_seqlens,
            cu_seqlens_cpu, cp_context):
-    """Runs a call; checks the call unless an earlier call matches. `all_` has the
+    """Runs a call. Checks the call unless it matches an earlier call. `all_` has the
     values of Options."""
     if ops.wanted():
         return _traced(all_, final, q, k, v, g, beta, A_log, dt_bias, h0, cu_seqlens,

@@ -242,7 +242,7 @@ def checked(x, weight, bias, residual, initial_state, activation, split, whole):
 
 class ShortConvolution(torch.nn.Conv1d):
     """A module that calls `causal_conv1d` with a trained weight [D, 1, W] and bias [D],
-    as FLA's layer of this name.
+    like FLA's layer of the same name.
 
     - `hidden_size`: D. `kernel_size`: W. `activation`: None, `silu` or `swish`.
     - The module is called with `x` [B, T, D]. Optional: `mask` [B, T], 0 where a token

@@ -115,7 +115,7 @@ current_gpu = getattr(torch._C, "_cuda_getDevice", None) or torch.cuda.current_d
 
 
 # Two private functions of PyTorch save time: one allocates without the dispatcher, the
-# other compares many tensors in one call. Without these two, slower ones are used.
+# other compares many tensors in one call. If these are missing, slower ones are used.
 _dynamo = getattr(torch._C, "_dynamo", None)
 _guards = getattr(_dynamo, "guards", None)
 

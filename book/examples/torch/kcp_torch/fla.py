@@ -1,4 +1,4 @@
-"""fla.py -- a backend for flash-linear-attention (FLA). After `import kcp_torch.fla`
+"""fla.py -- a backend for flash-linear-attention (FLA). After `import kcp_torch.fla`,
 FLA's chunk_kda and chunk_gated_delta_rule run on libkcp, also with FLA's cp_context.
 
 Book: chapter 19.  Checked by: tests/cli/torch_fla.py with FLA's wheels; FLA's own

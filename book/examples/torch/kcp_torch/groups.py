@@ -72,7 +72,7 @@ class HostComm:
         return (f": {self.said}" if self.said else ""), self.error
 
     def _try(self, work):
-        """Runs work(). Saves an exception, which must not cross C; returns a status."""
+        """Runs work(); returns a status. Saves exceptions, which cannot pass through C."""
         if self.error:
             return value("KCP_COMM")
         try:
