@@ -7,13 +7,13 @@
 #
 # These jobs run on all GPUs and again on two: every variant of the stages that
 # communicate, random exchanges, and planted wrong communication in each stage and form.
-# Other jobs run on all GPUs only: ranks that fail (first and alone, because their timeout
-# is 5 seconds), communicators that the caller made, graphs, 100 equal runs, and BATCHES
-# (160) random batches of short sequences. Each job runs kcp-check. AT_ONCE (8) jobs run at
-# a time; more would be slower, because a message moves only while both GPUs run the same
-# job. Pattern ONLY selects jobs. The exit status is 1 if a job fails or LIMIT (1800)
-# seconds pass. Folder $OUT, which records.py reads, receives the printed table (nccl.tsv)
-# and all output (log.txt).
+# Other jobs run only on all GPUs: a failing rank, communicators that the caller made,
+# graphs, 100 runs with equal bits, and BATCHES (160) random batches of short sequences.
+# The job with the failing rank runs first and alone, because its timeout is 5 seconds. Each
+# job runs kcp-check. AT_ONCE (8) jobs run at a time. More jobs would be slower, because a
+# message moves only while both of its GPUs run the same job. ONLY, a pattern, selects jobs.
+# The exit status is 1 if a job fails or LIMIT (1800) seconds pass. Folder $OUT, which
+# records.py reads, gets the printed table (nccl.tsv) and all output (log.txt).
 if [ "$1" = --job ]; then            # "what<tab>ranks<tab>command"
     what=$(echo "$2" | cut -f1) n=$(echo "$2" | cut -f2) log=$OUT/log.$$
     began=$(date +%s)
@@ -23,7 +23,7 @@ if [ "$1" = --job ]; then            # "what<tab>ranks<tab>command"
     seconds=$(($(date +%s) - began))
     says=$(grep -E '^  FAIL|passed|wrong|kcp-check:' "$log" | head -1 | cut -c1-100)
     [ $status != 124 ] || status=late says="LIMIT has passed"
-    grep -q '^nothing ran' "$log" && status=n/a says="n/a: takes no call that ranks share"
+    grep -q '^nothing ran' "$log" && status=n/a says="n/a: supports no case with several ranks"
     printf '%s\t%s\t%s\t%s\t%s\n' "$what" $n $status $seconds "$says" >>"$OUT/rows"
     case $what.$n in [01][0-9]\ *."$ALL") cat "$log" >>"$OUT/judge.txt" ;; esac
     { echo "== $what, $n ranks: status $status, $seconds s"; cat "$log"; } >>"$OUT/log.txt"

@@ -6,14 +6,14 @@
 #   python3 bench/digest.py [BUILD]        TSV: stage, variant, nvcc, digest, also
 #   python3 bench/digest.py --compare A B  GPU functions of two builds; status 1: they differ
 #
-# A variant's digest covers the instructions of all GPU functions in its object and in the
-# objects whose host functions it calls, as `cuobjdump -sass` prints these instructions. It
-# does not cover names and order, so renaming a function does not change the digest. The
-# digest is "-" if an object is missing or older than a source. Digests of different compilers
-# cannot be compared. Row "comm" has the digest of the exchange's host code. A row "path" has
-# the digest of one row of the table of paths, without its names. Column "also" lists earlier
-# digests of the same code (bench/results/digests.tsv). A row "alias" has a stage, a kernel's
-# former name and, in column "digest", the kernel's present name.
+# A variant's digest covers the instructions (cuobjdump -sass) of all GPU functions in its
+# object and in the objects whose host functions it calls. The digest does not depend on the
+# functions' names and order. The digest is "-" if an object is missing or older than a
+# source. Digests of different compilers cannot be compared. Row "comm" has the digest of the
+# exchange's host code. A row "path" has the digest of a row of the table of paths without the
+# path's and the kernel's name. Column "also" lists earlier digests of the same code
+# (bench/results/digests.tsv). A row "alias" has a stage, a kernel's former name and, in
+# column "digest", the kernel's present name.
 import collections
 import glob
 import json
@@ -48,7 +48,7 @@ def cuobjdump():
 
 
 def functions_of(path):
-    """Hashes each GPU function. In the dump an instruction has 16 bytes in two lines."""
+    """Hashes each GPU function. The dump prints an instruction's 16 bytes in two lines."""
     hashes, code = [], None
     for line in output(cuobjdump(), "-sass", path).splitlines() + ["Function :"]:
         if "Function :" in line:
@@ -71,7 +71,7 @@ def read_object(path):
 
 
 def objects_of(build):
-    """Returns all objects of kernels. BUILD/digest.json caches them for unchanged files."""
+    """Returns all objects of kernels. Unchanged files are read from BUILD/digest.json."""
     cache_file, cache, new = os.path.join(build, "digest.json"), {}, {}
     if os.path.exists(cache_file):
         with open(cache_file, encoding="utf-8") as f:
@@ -124,7 +124,7 @@ def print_variants(build, also):
 
 def print_comm(build, also):
     """Prints the digest of the host code that exchanges maps. Changes of other code do not
-    change this digest, because object files have 0 for the addresses of called functions."""
+    change this digest: in object files, the addresses of called functions are 0."""
     paths = glob.glob(build + "/comm/form/*.o") + glob.glob(build + "/comm/backend/nccl*.o")
     if not paths:
         return
@@ -182,7 +182,7 @@ def compare(a, b):
         for h in have.keys() - other.keys():
             print("%016x\tonly in %s\t%s" % (h, name, have[h]))
             differ += 1
-    print("digest.py: %d functions in %s, %d in %s, %d in one alone"
+    print("digest.py: %d functions in %s, %d in %s, %d in only one of them"
           % (len(sets[0]), a, len(sets[1]), b, differ))
     sys.exit(differ > 0)
 

@@ -8,15 +8,15 @@
 #   sh bench/gpu_bench.sh [BUILD]                      writes to $OUT, default BUILD/bench
 #   python3 bench/records.py add $OUT NAME COMMIT      afterwards: rows of bench/results
 #
-# All runs end after LIMIT (470) seconds. ALL=1 also times the slow first variants.
-# CASES selects cases of the list below; case gdn_4x8192 is GDN on packed sequences of these
-# lengths. Folder .peers/ contains other systems (peers/fetch.sh); a missing one is skipped.
+# The script ends after LIMIT (470) seconds. ALL=1 also times the slow first variants. CASES
+# selects from the cases below; case gdn_4x8192 is GDN on packed sequences with --lengths
+# 4x8192. Other systems are in folder .peers/ (peers/fetch.sh); a missing system is skipped.
 B=${1:-build} LIMIT=${LIMIT:-470}
 OUT=${OUT:-$B/bench}
 began=$(date +%s)
 left() { echo $((LIMIT - $(date +%s) + began)); }
 log() { echo "gpu_bench.sh: $* ($(left) s left)"; }
-within() {           # seconds to spare, command...: runs it within the remaining time
+within() {           # seconds to leave, command...: runs the command in the time left
     t=$(($(left) - $1)); shift
     [ $t -gt 10 ] || { log "no time left for $2"; return 1; }
     timeout $t "$@"
@@ -43,13 +43,13 @@ status=$?
 rows=$(sed 1d "$judged/rows.tsv" | wc -l) fails=$(grep -c "	FAIL	" "$judged/rows.tsv")
 if [ $status != 1 ] || [ "$rows" = 0 ] || [ "$fails" != "$rows" ]; then
     tail -3 "$judged/log"
-    log "stopped: $fails of $rows wrong rows FAIL, status $status, expected all and 1"
+    log "KCP_BENCH_WRONG=1: $fails of $rows rows FAIL, status $status; expected all, 1"
     exit 1
 fi
 printf 'what\tsays\njudged rows\tKCP_BENCH_WRONG=1 kcp-bench %s: %s of %s rows say FAIL\n' \
     "$wrong" "$fails" "$rows" >"$OUT/notes.tsv"
 
-# Judges with one process per stage, because the references on the CPU take most time.
+# Judges each stage in its own process, because references on the CPU take most of the time.
 ids="" failed=0
 for s in $(ls cuda/*/v[0-9]*.cu | sed 's#cuda/\([0-9][0-9]\).*#\1#' | sort -u); do
     within 150 "$B/kcp-check" --device --stage "$s" >"$judged/judge.$s" 2>&1 & ids="$ids $!"
@@ -59,7 +59,7 @@ cat "$judged"/judge.* >"$OUT/judge.txt"
 grep -E '^ +(FAIL|MARGINAL|skip)' "$OUT/judge.txt"
 log "judged: $failed stages failed"
 
-# Times our kernels. Each case has a file, to which other systems' rows are appended.
+# Times our kernels. Each case has a file, to which rows of other systems are then appended.
 l=546,2185,1092,2731,1638
 CASES=${CASES:-a_live a_strong a_less a_more a_gdn b_live h8 gdn32 gdn64 packed dplr}
 for c in $CASES; do
@@ -79,14 +79,14 @@ for c in $CASES; do
     case $c in *strong*) options="$options --gate strong" ;; esac
     case $c in *gdn*) options="$options --model gdn" ;; esac
     within 5 "$B/kcp-bench" --tsv "$OUT/$c.tsv" $options ||
-        log "$c: not timed to its end"
+        log "$c: not all of it was timed"
 done
-log "timed ours"
+log "timed our kernels"
 
-# Times other systems. Their first case also compiles and tunes kernels, on all cores.
+# Times other systems. In the first case they also compile and tune kernels, on all cores.
 export TRITON_CACHE_AUTOTUNING=1 FLA_FLASH_KDA=0 PYTHONDONTWRITEBYTECODE=1
 export PYTHONPATH="$PWD/.peers${PYTHONPATH:+:$PYTHONPATH}"
 files=$(for c in $CASES; do [ $c != dplr ] && [ -s "$OUT/$c.tsv" ] && echo "$OUT/$c.tsv"; done)
 within 60 python3 bench/peers/others.py $files
 within 5 python3 bench/peers/fla_ops.py --seconds $(($(left) - 60)) $files
-log "timed theirs"
+log "timed other systems"

@@ -8,7 +8,7 @@
 #   python3 bench/records.py add DIR NAME COMMIT
 #
 # For each number of tokens in TOKENS and each form of the exchange, times a forward that
-# saves a block, its backward, and a forward that saves nothing. Then times short calls, also
+# saves a block, the backward, and a forward that saves nothing. Then times short calls, also
 # as replays of a CUDA graph. If .peers/ has FLA, also times FLA's context parallelism. The
 # script ends after LIMIT (240) seconds; FLA's runs end KEEP (90) seconds earlier.
 B=${1:-build} LIMIT=${LIMIT:-240} OUT=${OUT:-$B/check_gpus} here=$(dirname "$0")
@@ -23,7 +23,7 @@ all=$(nvidia-smi -L 2>/dev/null | wc -l)
 ours() {             # file, options of kcp-bench
     f=$1; shift
     [ "$(left)" -gt 8 ] && timeout "$(left)" "$B/kcp-bench" --tsv "$OUT/$f.tsv" -H 32 \
-        -w 5 -n 30 "$@" >>"$OUT/bench.txt" 2>&1 || log "$f: not timed to its end"
+        -w 5 -n 30 "$@" >>"$OUT/bench.txt" 2>&1 || log "$f: not all of it was timed"
 }
 bare="--stage 08 --save none"
 for t in ${TOKENS:-131072 262144 32768}; do

@@ -10,9 +10,9 @@
 # CASE.tsv (kcp-bench, peers), sanitize.tsv, nccl.tsv, torch.tsv, field.tsv, notes.tsv,
 # digests.tsv (from digest.py; if missing, records.py computes the digests of BUILD=build),
 # and ncu.VARIANT.csv or ncu.VARIANT.CASE.csv (pages of Nsight Compute) with ncu.txt ("stage T
-# H HV"). A timed row is kept only if the judge passed its variant in the same run; on one GPU
-# the row itself must also have verdict ok. Rows of other systems (column "peer") need no
-# verdict.
+# H HV"). A timed row is kept only if the judge accepted its variant in the same run. On one
+# GPU, the row itself must also have verdict ok or MARGINAL. Rows of other systems (column
+# "peer") need no verdict.
 import csv
 import glob
 import os
@@ -195,8 +195,8 @@ def add(folder, name, commit):
 
 
 # ---- a page of Nsight Compute (ncu --csv --page raw --print-units base) as rows of counters.
-# A missing counter is empty. `stalled` has the most frequent stall reason and its average
-# number of warps per issued instruction.
+# A missing counter is empty. `stalled` has the most frequent stall reason, and how many warps
+# on average were stalled by it per issued instruction.
 
 COUNTERS = {
     "registers": "launch__registers_per_thread", "smem": "launch__shared_mem_per_block",
@@ -238,7 +238,7 @@ STATES = ("none", "stale", "not comparable", "fresh")
 
 
 def stale(build):
-    """Prints variants whose present code has no recorded time, except variants in f32."""
+    """Prints the variants, except those in f32, whose present code has no recorded time."""
     digests = Digests.of_build(build)
     best = {k: "none" for k in digests.rows if k[0] not in ("comm", "path", "alias")
             and not k[1].endswith("_f32")}
@@ -249,7 +249,7 @@ def stale(build):
             best[key] = max(best[key], state, key=STATES.index)
     for (stage, variant), state in best.items():
         if state in ("none", "stale"):
-            print("records: %s %s: timed: %s" % (stage, variant, state))
+            print("records: %s %s: recorded times: %s" % (stage, variant, state))
     if not best:
         print("records: not compared: no kernels are built here")
     elif set(best.values()) == {"fresh"}:

@@ -7,13 +7,16 @@
 #   make sanitize        STAGE=NN runs one stage. PATHS=1 in the environment runs only the
 #                        smallest case of each row of the table of paths, as variant@path.
 #
-# Cells of $OUT/sanitize.tsv: "0": no fault, and the judge accepts the result; "0l": as "0",
-# in the build for sanitizers (bench.mk); "7": 7 faults; "7+": 7 faults before the time
-# limit; "7c": initcheck found 7 uninitialized bytes that are copied but not read by a kernel;
-# "wrong": the judge rejects the result; "broken", "slow", "none": the tool failed;
-# "-": not run. At most JOBS processes (by default one per core) run at a time, each for at
-# most EACH seconds. After LIMIT seconds no process is started. The exit status is 1 unless
-# all cells are 0 or 0l.
+# Cells of $OUT/sanitize.tsv, where 7 stands for any number:
+#   0, 0l     no fault, and the judge accepts the result; 0l: in the build for sanitizers
+#   7, 7+     7 faults; 7+: before the time limit ended the run
+#   7c        initcheck: 7 uninitialized bytes were copied, but no kernel read them
+#   wrong     no fault, but the judge rejects the result
+#   broken, slow, none     the tool failed, was too slow, or printed no number of faults
+#   -         not run
+# At most JOBS processes (by default one per core) run at a time, each for at most EACH
+# seconds. After LIMIT seconds no process is started. The exit status is 1 unless all cells
+# are 0 or 0l.
 B=${1:-build} JOBS=${JOBS:-$(nproc)} LIMIT=${LIMIT:-3600} EACH=${EACH:-120}
 OUT=${OUT:-$B/sanitize}
 tools="memcheck racecheck initcheck synccheck"
@@ -25,9 +28,9 @@ rm -rf "$OUT/logs"; mkdir -p "$OUT/logs" || exit 2
 
 # Prints cases that every variant supports: two ranks, a partial chunk, a sequence of one
 # token, both models, several heads, states in strips. A layer also runs on one rank with
-# save=all, and a convolution with rows before and after the sequences. v1 kernels support
-# any shape, so their cases are small. Other kernels need up to six chunks, so that their
-# ring buffers wrap. racecheck is slow, so its cases have fewer tokens.
+# save=all. A convolution also runs with rows before and after the sequences. v1 kernels
+# support any shape, so their cases are small. Other kernels need up to six chunks, so that
+# their ring buffers wrap. racecheck is slow, so its cases have fewer tokens.
 cases() {       # STAGE TOOL VARIANT
     case $3 in
         v1*) sizes="K=48 V=32 C=16 h0 dht" many="lengths=70,0,1" one="lengths=17"
@@ -146,8 +149,8 @@ found() { cat "$OUT/logs/$1.$2.$3.row" 2>/dev/null || echo -; }
 bad=0
 pair() {        # TOOL FAULT RIGHT
     case $(found $1 control $2),$(found $1 control $3) in [1-9]*,0) return ;; esac
-    echo "sanitize.sh: $1 found '$(found $1 control $2)' in its fault $2 and" \
-        "'$(found $1 control $3)' in $3"
+    echo "sanitize.sh: $1 found $(found $1 control $2) faults in control $2, expected some," \
+        "and $(found $1 control $3) in control $3, expected 0"
     bad=1
 }
 for t in $tools; do pair $t $t none; done

@@ -1,5 +1,5 @@
 # text.mk -- make run: runs the layer on real text over ranks.    RANKS= TEXT= STEPS=
-# --wrap redirects these names to bench/text/trace.c, which measures time.
+# --wrap redirects calls of these functions to bench/text/trace.c, which times the calls.
 
 text_wrap := $(addprefix kcp_ref_,gate wy affine chunk chunk_backward wy_backward \
                merge_backward conv) comm_moves

@@ -1,6 +1,6 @@
 /* bench.h -- declarations for the files of kcp-bench.
  *
- * Book: chapter 18. Checked by: bench/records.py. Next: main.c. / */
+ * Book: chapter 18. Checked by: bench/records.py. Next: main.c. */
 #ifndef KCP_BENCH_H
 #define KCP_BENCH_H
 
@@ -15,19 +15,19 @@ enum { LENGTHS_MOST = 4096, LENGTHS_TOKENS = 1 << 24 };
 struct bench {                         /* the options, and the controls */
     struct kcp_call call;              /* sizes and options of all ranks together */
     enum regime regime;
-    int warmup, iters, newest;         /* newest: time only each stage's last variant */
+    int warmup, iters, newest;         /* newest = 1: time one variant per stage */
     int unsaved;                       /* 1: stage 08 saves nothing for stage 13 */
-    int tokens, save;                  /* save: an enum kcp_save, or 3: save nothing */
+    int tokens, save;                  /* save: an enum kcp_save, or SAVE_NONE */
     int ranks;                         /* 0: time stages; n: time layers on n ranks */
     const char *stages, *variant, *backend, *forms;
     const char *tsv;
     int judge, wrong;                  /* wrong: number of rows with wrong results */
     int rows;                          /* number of rows written to --tsv */
-    int replay;                        /* 1: also time a replayed graph */
+    int replay;                        /* 1: also time replays of a CUDA graph */
     int unsent;                        /* 1: also time the call without messages */
     const char *lengths;               /* lengths of the sequences, e.g. 4x8192,1024 */
     int64_t cu[LENGTHS_MOST + 1];      /* boundaries of the sequences */
-    double copy, product;              /* measured: copy bytes/s, bf16 product flop/s */
+    double copy, product;              /* measured bytes/s of a copy, bf16 flop/s */
     double gather_us;                  /* time of an all_gather */
     size_t gather_bytes;               /* bytes per rank of this all_gather */
 };
@@ -40,7 +40,7 @@ int bench_bad(const char *option, const char *found, const char *expected);
 /* Returns the GPU address of the tensor `name`, or NULL if there is no such tensor. */
 void *device_find(const struct tensor_set *s, const char *name);
 size_t device_bytes(const struct tensor_set *s, const char *name);
-/* Returns at least `bytes` of GPU memory for tensor `name`; NULL if out of memory. */
+/* Returns GPU memory for tensor `name`, `bytes` or more bytes, or NULL on failure. */
 void *device_add(struct tensor_set *s, const char *name, size_t bytes);
 void  device_free(struct tensor_set *s);
 
@@ -51,71 +51,71 @@ struct runner {
     struct kcp_comm *world;
     struct kcp_plan *plan;
     struct tensor_set tensors;
-    const char *form;                  /* name of the form of the exchange, or NULL */
+    const char *form;                  /* word of --forms; NULL if stages are timed */
     size_t work, saved;                /* bytes of workspace and of the saved block */
-    FILE *tsv;                         /* NULL without --tsv and on ranks except 0 */
+    FILE *tsv;                         /* NULL on ranks except 0, or without --tsv */
 };
 int  runner_open(struct runner *x, struct kcp_comm *comm);
 void runner_close(struct runner *x);
-/* setup.c: returns a stage's args struct with a rank's tensors; the caller frees it.
- * Prints an error and returns NULL if out of memory or if an input is missing. */
+/* setup.c: returns the args struct of a stage, which points to a rank's tensors. The
+ * caller frees the struct. On failure, prints an error and returns NULL. */
 char *args_of(struct runner *x, const struct kcp_stage *st, const struct kcp_call *c,
               enum kcp_storage as);
-/* Computes the inputs of every stage by the newest variants. */
+/* Computes the inputs of later stages by the newest variants of earlier stages. */
 int  runner_chain(struct runner *x);
-/* Runs a variant once. Forward also saves its block. */
+/* Runs a variant once. Stage 08 also writes the block that stage 13 reads. */
 int  runner_once(struct runner *x, const struct kcp_stage *st,
                  const struct kcp_variant *v);
-/* Times one variant and writes a row per pass. Returns KCP_NA if the variant supports
+/* Times one variant and prints a row per pass. Returns KCP_NA if the variant supports
  * neither pass. */
 int  runner_variant(struct runner *x, const struct kcp_stage *st,
                     const struct kcp_variant *v);
 /* Returns the variant named by --variant. Without --variant, returns the kernel that a
- * layer would choose, or NULL if no row of the table of paths supports the call. */
+ * layer would choose, or NULL if the table of paths has no kernel for the call. */
 const struct kcp_variant *runner_choice(const struct runner *x,
                                         const struct kcp_stage *st);
-/* Times whole layers on ranks, in every form of the exchange. */
+/* Times the layer on all ranks, once for each form of the exchange. */
 int  runner_layers(struct runner *x);
 
-/* Name of form `chain` in a row whose states went through memory windows. */
+/* Printed instead of `chain` if the ranks exchange states through memory windows. */
 #define CHAIN_WINDOW "chain_window"
 
 enum { CONV_WIDTH = 4 };               /* taps of the models' convolutions */
 
-/* Microseconds per call: the median, the 10 % and 90 % quantiles, and the medians of
- * the parts of a layer (cuda/host/profile_hooks.cuh), 0 if the layer marks no parts. */
+/* Microseconds per call: the median, the 10 % and 90 % quantiles, and the median of
+ * each part of a layer (cuda/host/profile_hooks.cuh), 0 in a layer without parts. */
 enum { FRONT, SUM, EXCHANGE, MAIN, PARTS };
 struct times {
     double median, low, high, part[PARTS], replay, unsent, replay_beside, unsent_beside;
 };
 int  time_calls(int (*run)(void *), void *args, struct CUstream_st *stream, int warmup,
                 int iters, struct times *t);
-/* Alternates between two kinds of call, five calls at a time, and writes each kind's
- * median to `us`. Without alternation, a GPU that lowers its clock at its power limit
- * would slow only the second kind. */
+/* Times two functions alternately, five calls of each, and writes their medians to
+ * `us`. Without alternation, a GPU that lowers its clock at its power limit would
+ * slow only the second function. */
 struct turn { int (*run)(void *); void *args; double us; };
 int  time_turns(struct turn x[2], struct CUstream_st *stream, int warmup, int iters);
-/* Times replays of the call from a CUDA graph, alternating with the plain call. */
+/* Times the call and its replay from a CUDA graph, alternately. */
 int  time_replays(int (*run)(void *), void *args, struct CUstream_st *stream,
                   int warmup, int iters, struct times *t);
 int  measure_controls(struct bench *b);
 int  measure_gather(struct runner *x, size_t bytes);
-/* Replaces each number of t by its maximum over the ranks. */
+/* Replaces each number in *t by its maximum over the ranks. */
 int  slowest(struct runner *x, struct times *t);
 
-/* Draws raw inputs from the distributions of tests/judge/inputs.c. */
+/* Draws random inputs with the distributions of tests/judge/inputs.c. */
 int  fill_inputs(struct runner *x);
 
-/* Fills decay, the input of stage 17 that no other stage has. */
+/* Computes tensor `decay`, an input of stage 17 only. */
 int  fill_ladder(struct runner *x);
 
-/* Return lower bounds per rank: cost_bytes counts all inputs and outputs of the call
- * once; cost_flops counts the chapter's equations, two flops per multiply-add. */
+/* Lower bounds per rank. cost_bytes counts each input and output of the call once.
+ * cost_flops counts the operations in the chapter's equations, two per multiply-add. */
 double cost_bytes(const struct kcp_stage *s, const struct kcp_call *c,
                   enum kcp_storage as);
 double cost_flops(const struct kcp_stage *s, const struct kcp_call *c);
-/* Returns 1 for inputs that kcp-bench never gives to a stage: stage 14's rows before
- * and after sequences. */
+/* Returns 1 for fields that kcp-bench always passes as NULL: in stage 14, the rows
+ * before and after sequences. */
 int    is_left_out(const struct kcp_field *f);
 
 /* judged.c: `heads` and `channels` count what was judged, and `worst` describes the
@@ -138,12 +138,12 @@ int   has_pass(const struct kcp_stage *s);
 void  print_row(const struct runner *x, const struct kcp_stage *st,
                 const struct kcp_variant *v, const struct kcp_call *c,
                 const struct times *t, const struct judged *j);
-/* record.c: writes a row of --tsv; the first row follows a line of column names. */
+/* record.c: writes a row to the --tsv file; column names precede the first row. */
 void  tsv_row(const struct runner *x, const struct kcp_stage *st,
               const struct kcp_variant *v, const struct kcp_call *c,
               const struct times *t, double bytes, double flops,
               const struct judged *j);
-/* Returns the word of --save. */
+/* Returns the word given by --save. */
 const char *save_word(const struct bench *b);
 
 #ifdef __cplusplus

@@ -19,7 +19,7 @@ size_t device_bytes(const struct tensor_set *s, const char *name)
     return t ? (size_t)t->n : 0;
 }
 
-// Reallocates a tensor that is too small, e.g. for a saved block in another format.
+// Reallocates a tensor that is too small, e.g. if a variant saves a larger block.
 void *device_add(struct tensor_set *s, const char *name, size_t bytes)
 {
     struct tensor *t = tensor_find(s, name);
@@ -103,7 +103,7 @@ static __global__ void draw_all(X *x, long long n, int what, unsigned long long 
     x[i] = (X)y;
 }
 
-// Each rank draws different numbers. In regime `live`, gates depend on the total T.
+// Ranks draw different numbers. In regime `live`, gates depend on the T of all ranks.
 template <class X>
 static int draw_one(struct runner *x, const char *name, size_t n, int what)
 {
@@ -135,7 +135,7 @@ static __global__ void unit_rows(X *x, float sign, int K, unsigned long long see
         x[row * K + i] = (X)(sign * normal_at(seed, row * K + i) * rsqrtf(sum));
 }
 
-// Sets y to sigmoid(normal + center), times -a if a is not NULL.
+// Sets y to s = sigmoid(normal + center) or, if a is not NULL, to -s a.
 template <class X>
 static __global__ void rates(X *y, const X *a, long long n, float center,
                              unsigned long long seed)
@@ -183,7 +183,7 @@ static int fill_spikes(struct runner *x)
     return e ? e : draw_one<float>(x, "w_beta", c->HV * D, WEIGHTS);
 }
 
-// Makes the inputs of chapter 14 from the rows of v, which have D channels.
+// Draws the inputs of chapter 14, in the shape of v: D = HV V channels.
 static int fill_conv(struct runner *x)
 {
     typedef __nv_bfloat16 X;
@@ -194,8 +194,8 @@ static int fill_conv(struct runner *x)
     return e ? e : draw_one<float>(x, "bias", D, WEIGHTS);
 }
 
-// A_log and dt_bias are equal on all ranks. With several ranks there are no initial and
-// final states, because context parallelism of other systems supports neither.
+// A_log and dt_bias are equal on all ranks. With --ranks, draws no states, because
+// other systems support neither initial nor final states in context parallelism.
 int fill_inputs(struct runner *x)
 {
     typedef __nv_bfloat16 X;

@@ -4,10 +4,9 @@
  * Next: print.c.
  *
  * Heads are independent, so it is enough to judge four value heads: the first, the
- * last and two between. The program copies these heads' rounded inputs from the GPU
- * and runs the reference on the host in double, on as many ranks as the kernel. Each
- * rank of each group of heads is a thread. kcp-bench and kcp-check use the same
- * tolerances. */
+ * last and two between. Their rounded inputs are copied from the GPU. The reference
+ * runs on the host in double, on as many ranks as the kernel. Each part (struct part)
+ * has one thread per rank. kcp-bench and kcp-check use the same tolerances. */
 #include "bench.h"
 #include "tests/judge/trial.h"
 #include <cuda_runtime_api.h>
@@ -22,7 +21,7 @@ enum { PARTS_MOST = 4, RANKS_MOST = 8, CHANNELS = 128 };
 struct part {
     struct kcp_call call;
     struct tensor_set set;
-    int64_t from, n;                   /* first query head, number of heads */
+    int64_t from, n;                   /* first query head or channel, and how many */
     int status;
 };
 
@@ -41,7 +40,7 @@ static struct side *side_of(const struct runner *x, int pass)
 
 static int is_conv(const struct kcp_stage *st) { return !strncmp(st->name, "14", 2); }
 
-/* A field's shape as [outer][heads][inner]; `heads` is 0 without a head axis. */
+/* A field's shape as [outer][heads][inner]. If no axis counts heads, `heads` is 0. */
 struct axes { int64_t outer, heads, inner, per; };
 
 static struct axes axes_of(const struct kcp_stage *st, const struct kcp_field *f,
@@ -67,7 +66,7 @@ static void *pointer_of(const char *args, const struct kcp_field *f)
     return p;
 }
 
-/* Copies the part's elements of a field from the GPU. Returns an array of doubles or
+/* Copies the elements of field f in part t from the GPU. Returns an array of doubles or
  * integers, which the caller frees, or NULL on failure. */
 static void *copy_from_gpu(const struct kcp_stage *st, const struct kcp_field *f,
                            const char *args, const struct part *t,
@@ -95,8 +94,8 @@ static void *copy_from_gpu(const struct kcp_stage *st, const struct kcp_field *f
     return x;
 }
 
-/* Returns the call with which the host computes part t: c with only the part's heads
- * or channels. */
+/* Returns the call for the reference: a copy of c with only the heads or channels of
+ * part t. */
 static struct kcp_call call_of_part(const struct kcp_stage *st,
                                     const struct kcp_call *c, const struct part *t)
 {
@@ -133,9 +132,9 @@ static int fetch(struct part *t, const struct kcp_stage *st, const char *args,
     return KCP_OK;
 }
 
-/* Selects query heads, evenly spaced from the first to the last: as many as have at
- * most four value heads in total, but at least one. For a convolution, selects up to
- * four ranges of channels. */
+/* Selects evenly spaced query heads, from the first to the last, with at most four
+ * value heads in total. If one query head has more value heads, selects only this
+ * one. For a convolution, selects up to four ranges of channels. */
 static void choose_parts(struct side *s, const struct kcp_stage *st,
                          const struct kcp_call *c)
 {
@@ -176,7 +175,7 @@ static int take_inputs(struct side *s, const struct kcp_stage *st, const char *a
 /* ---- the reference: one thread per part, which starts a thread per rank */
 struct work { struct side *first; const struct kcp_stage *stage; int at, R, pass; };
 
-/* Stores the part's tensors in args, and adds missing outputs to the part. */
+/* Points args to the part's tensors. Allocates the outputs that the part lacks. */
 static void fill_args(struct part *t, const struct kcp_stage *st, void *args)
 {
     memcpy(args, &t->call, sizeof t->call);
@@ -275,7 +274,7 @@ static int compare_part(struct worst *w, const struct part *t,
 }
 
 /* Fills the outputs with NaN and runs the variant again. If the environment variable
- * KCP_BENCH_WRONG is set, overwrites numbers of the first output with wrong ones. */
+ * KCP_BENCH_WRONG is set, overwrites the first output's start with wrong numbers. */
 static int run_once_more(const struct kcp_stage *st, const struct kcp_variant *v,
                          char *args)
 {

@@ -10,8 +10,8 @@
 #include "kcp_mpi.h"
 #include <string.h>
 
-/* Times one variant of a stage. For 08 and 13 this is the variant that a layer would
- * choose; for other stages, the newest variant that supports the shape. */
+/* Times one variant of a stage: in stages 08 and 13 the one that a layer would choose,
+ * in other stages the newest that supports the shape. */
 static int newest(struct runner *x, const struct kcp_stage *st,
                   const struct kcp_variant **v, int n)
 {
@@ -56,11 +56,11 @@ static int body(struct kcp_comm *comm, void *arg)
         e = measure_gather(&x, sizeof(float) * x.call.HV * x.call.K
                                    * (size_t)(x.call.V + x.call.K));
     if (!e && first && x.b->tsv && !(x.tsv = fopen(x.b->tsv, "w")))
-        e = bench_bad("--tsv", x.b->tsv, "a file in a folder that is writable");
+        e = bench_bad("--tsv", x.b->tsv, "a file in a writable folder");
     if (!e) e = x.b->ranks ? runner_layers(&x) : stages(&x);
     const int lost = x.tsv && ferror(x.tsv);
     if (x.tsv && (fclose(x.tsv) || lost) && !e)
-        e = bench_bad("--tsv", x.b->tsv, "a disk that is not full");
+        e = bench_bad("--tsv", x.b->tsv, "a file on a disk that is not full");
     runner_close(&x);
     return e;
 }

@@ -35,7 +35,7 @@ int bench_bad(const char *option, const char *found, const char *expected)
     return options_say("kcp-bench", why);
 }
 
-/* Last word of --save: 08 saves nothing. The library has no such save mode. */
+/* The last word of --save, `none`. The library has no save mode with this meaning. */
 enum { SAVE_NONE = 3 };
 _Static_assert(KCP_RECOMPUTE == 0 && KCP_SAVE_ALL == 1 && KCP_SAVE_LIGHT == 2 &&
                LIVE == 0 && STRONG == 1,
@@ -43,7 +43,7 @@ _Static_assert(KCP_RECOMPUTE == 0 && KCP_SAVE_ALL == 1 && KCP_SAVE_LIGHT == 2 &&
 
 #define FORM_WORD(number, name) "|" #name
 
-/* Returns the number of words in a list with commas. */
+/* Counts the words in a list that is separated by commas. */
 static int words(const char *list)
 {
     int n = 1;
@@ -107,7 +107,7 @@ static int take_lengths(struct bench *b)
     if (!N)
         return bench_bad("--lengths", b->lengths, "lengths of 1 or more, such as "
                          "4x8192,1024: at most 4096 lengths and 16777216 tokens");
-    if (b->tokens) return bench_bad("--lengths", b->lengths, "no option -T with it");
+    if (b->tokens) return bench_bad("--lengths", b->lengths, "no -T with --lengths");
     b->tokens = (int)b->cu[N];
     b->call.N = N;
     return 0;
@@ -132,7 +132,7 @@ static int check_options(struct bench *b)
         return bench_bad("--stage", b->stages, "numbers of stages, such as 08,13");
     if (b->forms && !is_list_of_forms(b->forms))
         return bench_bad("--forms", b->forms, CHAIN_WINDOW KCP_FORM_LIST(FORM_WORD)
-                         ", with commas");
+                         ", separated by commas");
     const struct kcp_variant *v;
     if (b->variant && !kcp_variants(NULL, b->variant, &v, 1))
         return bench_bad("--variant", b->variant, "one that kcp-check --list prints");
@@ -160,8 +160,8 @@ int bench_options(int argc, char **argv, struct bench *b)
     return check_options(b);
 }
 
-/* Returns 1 if this run times the stage. Without --stage a run times stages 01 to 14
- * or, for a model that only stage 16 supports, stage 16. */
+/* Returns 1 if this run times the stage. Without --stage, a run times stages 01 to 14,
+ * or only stage 16 if no other stage supports the model. */
 int bench_selects(const struct bench *b, const struct kcp_stage *st)
 {
     const char two[] = { st->name[0], st->name[1], 0 };

@@ -1,7 +1,6 @@
-/* print.c -- prints one line per variant, with the lower bound in percent of the time.
+/* print.c -- prints a line per variant, with the lower bound in percent of its time.
  *
- * Book: chapter 18.  Checked by: tests/cli/bench_cli.sh.  Next: record.c.
- * / */
+ * Book: chapter 18.  Checked by: tests/cli/bench_cli.sh.  Next: record.c. */
 #include "bench.h"
 #include <math.h>
 
@@ -17,7 +16,7 @@ void print_header(const struct runner *x)
     const struct bench *b = x->b;
     if (b->ranks > 1) {
         const double us = b->gather_us, bytes = (double)b->gather_bytes * b->ranks;
-        printf("# control: all_gather over %s, %zu bytes a rank: %.1f us, algbw %.1f"
+        printf("# control: all_gather over %s, %zu bytes per rank: %.1f us, algbw %.1f"
                " GB/s, busbw %.1f GB/s\n", x->world->backend, b->gather_bytes, us,
                bytes / us / 1e3, bytes / us / 1e3 * (b->ranks - 1) / b->ranks);
     }
@@ -51,8 +50,8 @@ void print_row(const struct runner *x, const struct kcp_stage *st,
         printf("%-18s%-9s%-22s%10.1f%10.1f%10.1f%9.0f%9.1f%8.1f", st->name,
                has_pass(st) ? pass : "", v->name,
                t->median, t->low, t->high, bytes / t->median / 1e3, rate, share);
-    if (t->replay > 0) printf("  replayed %.1f for %.1f", t->replay, t->replay_beside);
-    if (t->unsent > 0) printf("  unsent %.1f for %.1f", t->unsent, t->unsent_beside);
+    if (t->replay > 0) printf("  replay %.1f, call %.1f", t->replay, t->replay_beside);
+    if (t->unsent > 0) printf("  unsent %.1f, sent %.1f", t->unsent, t->unsent_beside);
     if (j->outcome != NA)
         printf("  %s %s %.1e of %.1e", outcome_name[j->outcome], j->worst.field,
                j->worst.err, j->worst.tol);

@@ -2,7 +2,7 @@
  *
  * Book: chapter 18.  Checked by: tests/cli/bench_cli.sh.  Next: bench/records.py.
  * The first line names the columns. A cell is empty if the column does not apply to the
- * row. / */
+ * row. */
 #include "bench.h"
 #include <stdarg.h>
 

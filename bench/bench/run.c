@@ -3,16 +3,16 @@
  * Book: chapter 18. Checked by: the parts' times, which add up to the total.
  * Next: inputs.cu.
  *
- * On ranks every number is the maximum over the ranks. A rank that reaches the exchange
- * early waits for other ranks, so the exchange's time includes their delays. */
+ * With --ranks, every time is the maximum over the ranks. A rank that reaches the
+ * exchange early waits, so the exchange's time includes the delays of other ranks. */
 #include "bench.h"
 #include "core/paths.h"
 #include <cuda_runtime_api.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Returns the forward variant that saves the block for backward variant v. This is the
- * variant with v's name; if none has it, the newest that writes v's format. */
+/* Returns the forward variant that saves the block for backward variant v: the one with
+ * v's name or, if there is none, the newest whose block has the format that v reads. */
 static const struct kcp_variant *writer_of(const struct kcp_variant *v)
 {
     const int format = kcp_path_format(v->stage, v->name);
@@ -35,9 +35,8 @@ static size_t block_bytes(const struct kcp_forward *f, const struct kcp_variant 
     return bad ? kcp_saved_bytes(f) : of.bytes;
 }
 
-/* Allocates the memory in which forward saves data for backward: states in stage 16, a
- * saved block in 08, whose size is also stored in x. For stage 13, also runs 08,
- * because 13 reads the block of 08. */
+/* Allocates what forward saves for backward: states in stage 16, a block of x->saved
+ * bytes in stage 08. For stage 13, runs stage 08, which writes the block. */
 static int save_forward(struct runner *x, const struct kcp_variant *v,
                         const struct kcp_stage *st, char *args)
 {
@@ -90,7 +89,7 @@ int runner_once(struct runner *x, const struct kcp_stage *st,
     return e;
 }
 
-/* ---- the time without messages: a bound for an exchange that other work hides */
+/* ---- the time without messages, a lower bound if other work hides the exchange */
 
 static int no_gather(struct kcp_comm *comm, const void *mine, void *all, size_t bytes,
                      struct CUstream_st *stream)
@@ -138,7 +137,7 @@ static int run_unsent(void *arg)
     return e;
 }
 
-/* Times the call without messages, alternating with the real call. Skips form `chain`
+/* Times the call without messages and the real call, alternately. Skips form `chain`
  * over memory windows, which sends no messages. */
 static int time_unsent(struct runner *x, const struct kcp_variant *v, char *args,
                        struct times *t)
@@ -221,7 +220,7 @@ const struct kcp_variant *runner_choice(const struct runner *x,
     return p && kcp_variants(st->name, p->kernel, v, 64) ? v[0] : NULL;
 }
 
-/* Times one form of the exchange. With `by_messages`, memory windows are not used. */
+/* Times one form of the exchange. If `by_messages` is 1, disables memory windows. */
 static int one_form(struct runner *x, const struct kcp_stage *st,
                     const struct kcp_variant *v, const char *form, int by_messages)
 {

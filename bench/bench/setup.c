@@ -1,14 +1,13 @@
 /* setup.c -- makes a rank's plan, grid and tensors, and a stage's args struct.
  *
  * Book: chapter 18.  Checked by: kcp-check, which judges the variants used here.
- * Next: run.c.
- * / */
+ * Next: run.c. */
 #include "bench.h"
 #include <cuda_runtime_api.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Copies the grid of this rank to the device. */
+/* Copies this rank's grid (cu, cn, sc and other index arrays) to the GPU. */
 static int fill_grid(struct runner *x)
 {
     const struct kcp_context *at = &x->plan->ctx[x->call.r];
@@ -36,8 +35,8 @@ static int fill_grid(struct runner *x)
     return e;
 }
 
-/* If there are more segments than ranks, makes a canonical plan, in which each rank
- * scans several segments concurrently. */
+/* If --segments exceeds the number of ranks, the plan cuts sequences every L tokens, so
+ * that each rank scans several segments concurrently. */
 int runner_open(struct runner *x, struct kcp_comm *comm)
 {
     const struct kcp_call *all = &x->b->call;
@@ -101,9 +100,9 @@ char *args_of(struct runner *x, const struct kcp_stage *st, const struct kcp_cal
     return args;
 }
 
-/* For each stage, runs the newest variant that supports the shape. If stage 15 is
- * timed, runs only 02, because 15 reads only q and k, and other stages do not support
- * its long chunks. */
+/* For each stage, runs the newest variant that supports the shape. For --stage 15,
+ * runs only stage 02, which computes the q and k that stage 15 reads. The other
+ * stages do not support chunks as long as those of stage 15. */
 int runner_chain(struct runner *x)
 {
     static const char *const chain[] = { "02_gate", "03_wy", "04_chunk", "05_affine",

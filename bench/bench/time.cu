@@ -3,8 +3,8 @@
 // Checked by: a copy and a matrix product of known speed.
 // Next: record.c.
 //
-// The host enqueues all calls and waits once at the end. The parts that a layer marks
-// (cuda/host/profile_hooks.cuh) are timed by further events.
+// The host enqueues all calls and waits once at the end. A layer marks where its parts
+// begin (cuda/host/profile_hooks.cuh), and each mark also records an event.
 #include "bench.h"
 #include "cuda/host/profile_hooks.cuh"
 #include <algorithm>
@@ -13,8 +13,8 @@
 #include <cuda_runtime.h>
 #include <vector>
 
-// Events of one call: at its start, and at the start of each further part. A call ends
-// where the next call starts.
+// Events of one call: `begin` at its start, part[i] at the start of each later part. A
+// call ends where the next call starts.
 struct call_events { cudaEvent_t begin, part[3]; };
 static thread_local struct call_events *now;
 static thread_local unsigned marked;
@@ -32,7 +32,7 @@ static float quantile(std::vector<float> us, double q)
     return us[(size_t)(q * (double)us.size())];
 }
 
-// Sets *t to the medians over all calls. If a part is not marked, all parts are 0.
+// Computes *t from the events of all calls. If a part is not marked, all parts are 0.
 static void read_times(const std::vector<struct call_events> &at, struct times *t)
 {
     const size_t n = at.size() - 1;
@@ -177,7 +177,7 @@ static int run_gather(void *args)
     return g->comm->all_gather(g->comm, mine, g->all, g->bytes, g->stream);
 }
 
-// Times an in-place all_gather of one map per rank, the control for every exchange.
+// Times an in-place all_gather of one map per rank, to which exchanges are compared.
 int measure_gather(struct runner *x, size_t bytes)
 {
     struct times t;
@@ -219,8 +219,8 @@ static int run_product(void *)
         ? KCP_CUDA : KCP_OK;
 }
 
-// Measures the two rates of which percentages are printed: a copy of 2 GiB, counting
-// bytes read plus written, and an 8192^3 product of random bf16 numbers.
+// Measures the rates for the lower bounds: bytes/s (read plus written) of a copy of
+// 2 GiB, and flop/s of an 8192^3 product of random bf16 numbers.
 int measure_controls(struct bench *b)
 {
     struct tensor_set s = {};

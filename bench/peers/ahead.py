@@ -1,11 +1,11 @@
-"""ahead.py -- compiles Triton's candidates on all cores before the tuner times them.
+"""ahead.py -- compiles kernels' configurations on all cores before Triton's tuner times them.
 
 Book: chapter 18.  Checked by: the tuner, which makes the choice on the GPU.
 Next: others.py.
 
-Triton's tuner compiles the candidates of a kernel one after another on one core, which
-takes many minutes. Here child processes on all cores first compile the candidates into
-Triton's cache. Triton still lists the candidates and selects the fastest one.
+Triton's tuner compiles the candidate configurations of a kernel one after another on one
+core, which takes many minutes. Here, child processes on all cores first compile the
+candidates into Triton's cache. Triton still lists the candidates and selects the fastest.
 """
 import math
 import os
@@ -13,7 +13,7 @@ from functools import partial
 
 
 def compile_one(tuner, config, args, meta, active, target):
-    """Runs in a child process, which must not call CUDA, so `active` gets fixed values."""
+    """Runs in a child process, which must not call CUDA, so `active` returns constants."""
     active.get_current_device = lambda: 0
     active.get_current_stream = lambda device: 0
     active.get_current_target = lambda: target
@@ -52,9 +52,8 @@ def compile_all(tuner, args, meta):
 
 def install(first=False):
     """Replaces Triton's tuner; must be called before FLA is imported. The new tuner times a
-    candidate for 25 ms instead of 100. With `first`, for runs that are not timed, it
-    compiles and times nothing in advance: it uses the first candidate that runs, and does
-    not cache this choice."""
+    candidate for 25 ms instead of 100. For runs that are not timed, pass `first`. Then the
+    tuner times no candidates, uses the first that runs, and does not cache this choice."""
     from triton.runtime.autotuner import Autotuner
     from triton.testing import do_bench
     time_one = Autotuner._bench

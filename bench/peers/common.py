@@ -3,8 +3,8 @@
 Book: chapter 18.  Checked by: the columns of the files that it writes.
 Next: fla_ops.py.
 
-All rows of a file of kcp-bench belong to one case. Programs for other systems append rows
-to this file, with the system's name in column "peer". Inputs are random numbers with the
+kcp-bench writes the rows of one case to a file. Programs for other systems append rows to
+this file, with the system's name in column "peer". Inputs are random numbers with the
 distributions of ../bench/inputs.cu.
 """
 import csv
@@ -19,7 +19,7 @@ PEERS = os.path.join(ROOT, ".peers")
 TSV = dict(delimiter="\t", quoting=csv.QUOTE_NONE, quotechar=None, lineterminator="\n")
 began = time.monotonic()
 IDLE = "found no GPU, or no package"
-# Names of the columns that define a case, and of those that contain the controls.
+# Columns that define a case or contain the controls of a run: whole numbers, then text.
 NUMBERS = "T H HV K V C segments ranks sequences".split()
 WORDS = "lengths model gate save walk reuse_M copy product gather_bytes gather_us".split()
 
@@ -32,7 +32,7 @@ def read(path):
 
 
 def head(path):
-    """Returns the case and the controls of a file of kcp-bench, from its first row."""
+    """Reads the case and the controls from the first row of kcp-bench's file."""
     rows = read(path)[1]
     if not rows or "T" not in rows[0]:
         raise ValueError(f"{path}: found no row, expected kcp-bench's file")
@@ -40,7 +40,7 @@ def head(path):
 
 
 def append(path, rows):
-    """Appends rows in the file's column order. A new file gets the first row's order."""
+    """Appends rows to a file with its columns. A new file gets the columns of rows[0]."""
     new = not os.path.exists(path)
     columns = list(rows[0]) if new else read(path)[0]
     with open(path, "a", newline="") as f:
@@ -52,8 +52,8 @@ def append(path, rows):
 
 
 def version(package):
-    """Returns the package's version, and its commit from the environment variable
-    PACKAGE_COMMIT. For FLA in .peers/, returns the line that fetch.sh wrote."""
+    """Returns the version, and the commit from the environment, e.g. FLASH_QLA_COMMIT for
+    package flash-qla. For FLA in .peers/, returns the line that fetch.sh wrote."""
     fetched = os.path.join(PEERS, "FLA_VERSION")
     if package == "flash-linear-attention" and os.path.exists(fetched):
         with open(fetched) as f:
@@ -80,7 +80,7 @@ def spread(us):
 
 def time_calls(torch, calls, warmup=20, iters=100):
     """Repeats all calls `iters` times. Returns the median and the 10th and 90th percentiles
-    in microseconds for each call, then for all calls together. As in ../bench/time.cu, the
+    in microseconds of each call, then of the sum of the calls. As in ../bench/time.cu, the
     host waits only at the end."""
     n = len(calls)
     at = [torch.cuda.Event(enable_timing=True) for _ in range(n * iters + 1)]
@@ -109,7 +109,7 @@ def time_inference(torch, call, warmup=20, iters=100):
 
 def time_passes(torch, call, x, learned, warmup=20, iters=100):
     """Times forward, backward, and forward plus backward. call() returns (o, ht), where ht
-    may be None. x["do"] and x["dht"] are the gradients of the loss by o and ht."""
+    may be None. The gradients of o and ht are x["do"] and x["dht"]."""
     kept = {}
 
     def forward():

@@ -1,11 +1,11 @@
 #!/bin/sh
 # fetch.sh -- copies flash-linear-attention's sources to .peers/, which git ignores.
 #
-#   sh bench/peers/fetch.sh REPOSITORY [COMMIT]       a clone, bare or not
+#   sh bench/peers/fetch.sh REPOSITORY [COMMIT]       REPOSITORY: a clone, bare or not
 #
-# Then add .peers/ to PYTHONPATH; it contains the package and its tests (9 MB of Python).
+# Then add .peers/, which has the package and its tests (9 MB of Python), to PYTHONPATH.
 # FlashKDA must be built on the machine with the GPU, by python3 setup.py build_ext --inplace
-# with CUTLASS's include/. Add the folder of FlashKDA to PYTHONPATH too.
+# with CUTLASS's include/. Also add the folder of FlashKDA to PYTHONPATH.
 from=$1 commit=${2:-HEAD}
 if [ -z "$from" ]; then
     echo "fetch.sh: usage: fetch.sh REPOSITORY [COMMIT]" >&2; exit 2

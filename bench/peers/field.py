@@ -7,9 +7,9 @@ Next: others.py, whose adapters it uses.
 
 Writes one row per kernel, stage and regime to OUT, e.g. field.tsv. A row with PASS or FAIL
 has the worst output, its error and limit, and the options that repeat the case. A row with
-n/a or error has the reason. Each kernel is called as its documentation says; n/a means that
-the kernel or its documentation rejects the case. Inputs and outputs are bf16. Kernels are not
-timed, so all of them run concurrently.
+n/a or error has the reason. n/a means that the kernel or its documentation rejects the case.
+Kernels are called as their documentation says, with inputs and outputs in bf16. They are not
+timed, so all kernels run concurrently.
 """
 import csv
 import functools
@@ -43,7 +43,7 @@ REFUSES = re.compile("Please upgrade Triton|NotSupported")
 
 @functools.cache
 def first_candidates():
-    """Makes Triton use each kernel's first candidate; results do not depend on the choice."""
+    """Makes Triton use a kernel's first configuration, as results do not depend on it."""
     import ahead
     ahead.install(first=True)
 

@@ -8,9 +8,9 @@ Next: ahead.py.
 
 FILE.tsv contains kcp-bench's rows of one case. Under torchrun, the program times FLA's context
 parallelism (forward, then forward and backward), and writes the slowest rank's medians. With
-TRITON_CACHE_AUTOTUNING=1 Triton keeps the tuner's choice; the first case compiles and tunes
-for a minute or two on many cores (ahead.py). If FLA is not installed, the program prints one
-line and the exit status is 0.
+TRITON_CACHE_AUTOTUNING=1, Triton caches the tuner's choice. The first case also compiles and
+tunes kernels, for a minute or two on many cores (ahead.py). If FLA is not installed, the
+program prints one line and the exit status is 0.
 """
 import argparse
 import os
@@ -96,7 +96,7 @@ def one_gpu(path):
 
 
 def slowest(times):
-    """Returns the maximum over the ranks of each number in the tuples `times`."""
+    """Returns the tuples `times` with each number replaced by its maximum over the ranks."""
     import torch.distributed as dist
     n = [len(t) if t else 0 for t in times]
     flat = torch.tensor([u for t in times for u in t or ()], device="cuda")

@@ -7,9 +7,9 @@ Next: fla_tests.sh.
     python3 tests/kcp_check.py others:flash_kda_chunk_kda --stage 08 --as fla --device cuda
     python3 bench/peers/others.py FILE.tsv...
 
-FILE.tsv is as for fla_ops.py. If a package is not installed or does not support a case, the
-program prints one line. If a kernel lacks gate, norm or sigmoid, PyTorch computes these before
-the call. In rows with "ready inputs" the time does not include these computations.
+FILE.tsv has kcp-bench's rows of one case. If a package is not installed or does not support a
+case, the program prints one line. If a kernel does not compute gate, norm or sigmoid, PyTorch
+computes them before the call. In rows with "ready inputs" this computation is not timed.
 """
 import sys
 
@@ -101,7 +101,7 @@ def flash_qla_chunk_gated_delta_rule(q, k, v, g, beta, scale=None, initial_state
 
 def timed(case, x, name, f, peer):
     """Returns a row for a forward that includes gates and norms, then rows for forward and
-    backward with gates and norms computed before the call."""
+    backward on gates and norms that PyTorch computed before the call."""
     more = dict(scale=x["scale"], use_qk_l2norm_in_kernel=True, A_log=x["A_log"],
                 use_gate_in_kernel=True, use_beta_sigmoid_in_kernel=True,
                 dt_bias=x["dt_bias"], output_final_state=True,

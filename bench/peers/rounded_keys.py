@@ -1,5 +1,5 @@
-"""rounded_keys.py -- computes the error of the reference that FLA's tests on ranks use,
-relative to the exact result, on tensors drawn as in these tests.
+"""rounded_keys.py -- measures how far the reference in FLA's context-parallel tests is from
+the exact result, on tensors drawn as in these tests.
 
 Book: chapter 19.  Checked by: tests/cli/torch.sh, which requires an error above FLA's
 limit; tests/cli/torch_check.py checks the exact half.  Next: fla_tests.sh.
@@ -7,9 +7,9 @@ limit; tests/cli/torch_check.py checks the exact half.  Next: fla_tests.sh.
     python3 bench/peers/rounded_keys.py [T=1024]
 
 tests/context_parallel/test_cp_kda.py normalises q and k in bfloat16 and differentiates
-through this step. Other steps in this file are in double. The keys of these tests have a mean
-of five times their spread, so all keys are similar and errors grow. The exit status is 0 if
-the error is above the limit of these tests.
+through this step. Other steps in this file are in double. In these tests, the mean of the keys
+is five times their standard deviation, so all keys are similar and errors grow. The exit status
+is 0 if the error is above the limit of these tests.
 """
 import math
 import sys
@@ -37,7 +37,7 @@ def draw(T):
 
 
 def passes(tensors, do, A, bias, rounded=False):
-    """Computes in double, except that `rounded` normalises q and k in their own type."""
+    """Computes in double, but if `rounded` is true, normalises q and k in their own type."""
     x = [t.clone() if rounded and i < 2 else t.double() for i, t in enumerate(tensors)]
     q, k, v, g, beta = x = [t.requires_grad_() for t in x]
     gate = -5 * torch.sigmoid(A[:, None] * (g + bias))
@@ -56,7 +56,7 @@ def main(words):
     case = draw(T)
     errors = errors_of(passes(*case, rounded=True), passes(*case))
     says = ", ".join(f"{n} {e:.1e}" for n, e in zip(NAMES, errors))
-    print(f"rounded_keys.py: T = {T}: their reference against double: {says};"
+    print(f"rounded_keys.py: T = {T}: errors of their reference: {says};"
           f" their limit is {LIMIT:.0e}")
     return int(max(errors) < LIMIT)
 

@@ -1,13 +1,12 @@
 /* fields.c -- loads a stage's inputs from files, and makes outputs filled with NaN.
  *
  * Book: chapter 00.  Checked by: tests/cli/run_cli.sh.  Next: layer.c.
- * Names, shapes and passes are read from kcp_stages[], so all stages share this
- * code. */
+ * All stages share this code, which reads names and shapes from kcp_stages[]. */
 #include "run.h"
 
 #include <string.h>
 
-/* Writes the field's file name; a layer's files omit a final "_raw" or "_" (q.npy). */
+/* Writes the name of a field's file without ".npy", e.g. "q" for the layer's q_raw. */
 static const char *field_file(const struct run *x, const char *name, char file[24])
 {
     size_t n = strlen(name);
@@ -18,7 +17,7 @@ static const char *field_file(const struct run *x, const char *name, char file[2
     return file;
 }
 
-/* Returns 1 if no pass of this run uses the field, or this model does not use it. */
+/* Returns 0 if a pass of this run and the model use the field, else 1. */
 static int is_unused(const struct run *x, const struct kcp_field *f)
 {
     struct kcp_call c = { .model = x->o.model };
@@ -58,7 +57,7 @@ static int load_input(struct run *x, const struct kcp_stage *s,
     snprintf(a->file, sizeof a->file, "%s", file);
     if (!x->stage && x->o.gate == KCP_GATE_RAW &&
         (strcmp(f->name, "A_log") == 0 || strcmp(f->name, "dt_bias") == 0))
-        x->note = "A_log.npy, dt_bias.npy: --gate raw ignores them; gradients are 0";
+        x->note = "--gate raw ignores A_log.npy and dt_bias.npy: their gradients are 0";
     return check_input(x, f, a);
 }
 
@@ -70,8 +69,8 @@ int inputs_load(struct run *x, const struct kcp_stage *s)
     return 0;
 }
 
-/* Returns 1 if this run does not compute optional output f: a size in its shape is
- * unknown, or f is the gradient of an input that is not given. */
+/* Returns 1 if this run does not compute optional output f, because a size in the shape
+ * of f is unknown, or because f is the gradient of an input that is not given. */
 static int is_missing(const struct run *x, const struct kcp_stage *s,
                       const struct kcp_field *f)
 {

@@ -26,7 +26,7 @@ static struct kcp_call conv_sizes(const struct run *x, int i)
     return own;
 }
 
-/* Loads the rows before or after the sequences, if the file `name` exists. */
+/* Loads x0 (rows before each sequence) or dxt, if the file `name` exists. */
 static int load_rows(struct run *x, int i, const char *name)
 {
     struct kcp_call own = conv_sizes(x, i);
@@ -59,8 +59,8 @@ static int load_conv(struct run *x)
         s += n;
     }
     if (count != 3 || s[-1])
-        return run_error(x, RUN_BAD, "--conv", "found '%.80s', expected three files, "
-                         "for q, k and v, separated by commas", x->o.conv);
+        return run_error(x, RUN_BAD, "--conv", "found '%.80s', expected names of "
+                         "three files, such as wq.npy,wk.npy,wv.npy", x->o.conv);
     x->conv = 1;
     for (int i = 0; i < 3; i++)
         if (load_rows(x, i, names[i].x0) != 0 ||
@@ -75,7 +75,7 @@ static int load_all(struct run *x)
         return -1;
     x->both = array_exists(x, "do");
     if (!x->both && (array_exists(x, "dht") || array_exists(x, "dxt_q")))
-        x->note = "dht.npy, dxt_q.npy ..: ignored, as there is no do.npy";
+        x->note = "dht.npy and dxt_*.npy are ignored, because do.npy is missing";
     if (x->both && inputs_load(x, kcp_stage_find("13")) != 0)
         return -1;
     return x->o.conv ? load_conv(x) : 0;

@@ -50,11 +50,11 @@ int sums_check(struct run *x)
     for (int i = 0; i < x->a.n; i++)
         n += x->a.t[i].by_rank;
     return n || !x->o.sum ? 0 :
-        run_error(x, RUN_BAD, "--sum", "no result is a sum over ranks; local needs "
-                  "do.npy, and A_log.npy, dt_bias.npy or --conv");
+        run_error(x, RUN_BAD, "--sum", "no result is a sum over ranks; add do.npy, "
+                  "and A_log.npy, dt_bias.npy or --conv");
 }
 
-/* Returns the path DIR/file.npy or, if `file` is already a path (--conv), `file`. */
+/* Returns the path of `file` in --in, or `file` itself if --conv gives a path. */
 static const char *path_of(struct run *x, const char *file, char *path)
 {
     struct stat st;
@@ -88,7 +88,7 @@ static int narrow(struct run *x, const char *path, struct tensor *a)
     return 0;
 }
 
-/* The expected header. Headers are compared before memory is allocated. */
+/* The header that a file must have. It is checked before memory is allocated. */
 struct expected {
     struct run *x;
     struct kcp_call *z;
@@ -138,7 +138,7 @@ int array_out(struct run *x, const struct kcp_call *z, const char *name,
     a->out = 1;
     a->nd = shape_dims(z, shape, a->dim);
     if (a->nd < 0)
-        return run_error(x, RUN_BAD, file, "no input has all sizes of [%s]", shape);
+        return run_error(x, RUN_BAD, file, "inputs do not define shape [%s]", shape);
     a->n = npy_count(a->nd, a->dim);
     const int is_sum = x->plan && shape[0] != 'T' && shape[0] != 'N';
     if (is_sum && x->o.sum && a->nd < NPY_RANK) {
@@ -177,14 +177,14 @@ int array_check(struct run *x, const struct tensor *a, int below)
                              "found %g at %s, expected finite numbers", p[e],
                              index_text(a, e, at, sizeof at));
         if (below && p[e] > 0)
-            return run_error(x, RUN_BAD, name, "found %g at %s, expected a log decay, "
-                             "at most 0", p[e], index_text(a, e, at, sizeof at));
+            return run_error(x, RUN_BAD, name, "found %g at %s, expected a log decay "
+                             "of at most 0", p[e], index_text(a, e, at, sizeof at));
     }
     return 0;
 }
 
-/* ---- names of files. A misspelt "cu_seqlen.npy" must be an error. Fields of all
- * stages are accepted, so that stages can share a folder. */
+/* ---- names of files. A misspelt name such as cu_seqlen.npy must be an error.
+ * Fields of all stages are accepted, so that stages can share a folder. */
 
 /* Returns 1 if a file has the field's name, with or without a final "_raw" or "_". */
 static int is_field(const char *field, const char *name, size_t n)

@@ -16,8 +16,8 @@ double seconds_now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Rejects an option that would have no effect. For the layer `number` is 13, because
- * stage 13 computes the gradients of parameters. */
+/* Rejects an option that would have no effect. For the layer, `number` is 13, the stage
+ * that computes the gradients of parameters. */
 static int check_options(struct run *x)
 {
     struct options *o = &x->o;
@@ -40,7 +40,7 @@ static int check_options(struct run *x)
         { layer && given && o->gate != KCP_GATE_BOUNDED, "--lower-bound",
           "--gate bounded" },
         { o->sum && (number < 13 || number > 15), "--sum",
-          "--model kda, gdn or spike, or --stage 13, 14 or 15" },
+          "gradients of parameters: --stage 13 to 15, or --model kda, gdn or spike" },
         { o->blocks && o->form != KCP_PIPELINE, "--blocks", "--form pipeline" },
         { o->stripe && o->spread != KCP_STRIPED, "--stripe", "--layout striped" },
         { o->cuts && o->spread, "--cuts", "a run without --layout" },
@@ -67,8 +67,8 @@ static int run_all(struct run *x, int argc, char **argv)
     const struct kcp_stage *stage = x->o.stage ? kcp_stage_find(x->o.stage) : NULL;
     const int family = stage && !strncmp(stage->name, "16", 2);
     if ((x->o.model >= KCP_DPLR) != family)
-        return run_error(x, RUN_BAD, "--model", "--stage 16 takes dplr, gdn2 and gla, "
-                         "other stages kda and gdn");
+        return run_error(x, RUN_BAD, "--model", "--stage 16 supports dplr, gdn2 and "
+                         "gla; other stages support kda and gdn");
     if (device_open(x, stage) != 0)
         return -1;
     const double start = seconds_now();
@@ -90,7 +90,7 @@ static int run_all(struct run *x, int argc, char **argv)
 static int kcp_run(int argc, char **argv)
 {
     static struct run x;
-    signal(SIGXFSZ, SIG_IGN);          /* write() fails at the file size limit */
+    signal(SIGXFSZ, SIG_IGN);          /* at the file size limit, write() fails */
     x.size = (struct kcp_call){ .T = -1, .N = -1, .NS = -1, .NC = -1, .R = -1, .H = -1,
         .HV = -1, .K = -1, .V = -1, .C = -1, .D = -1, .Wc = -1 };
     if (run_all(&x, argc, argv) != 0) {

@@ -19,7 +19,7 @@ static const struct option_row rows[] = {
 };
 #undef KCP_OPTION
 
-/* Two columns of --help: the option's value (if NULL, its possible words) and text. */
+/* Columns of --help: an option's value (NULL: prints its possible words) and text. */
 #define KCP_OPTION(type, field, name, value, kind, expects, low, high, help)          \
     { value, help },
 static const struct option_text texts[] = {
@@ -33,26 +33,26 @@ static const char files[] =
 "\n"
 "Runs the KDA or GDN layer, or a related model, over R ranks, in double or on GPUs,\n"
 "on arrays in .npy files (C or Fortran order, little-endian; float64, float32 or\n"
-"float16; whole numbers int64 or int32).\n"
+"float16; whole numbers: int64 or int32).\n"
 "\n"
 "read from --in           T tokens, N sequences, H query/key heads, HV value heads (a\n"
 "                         multiple of H), K and V the key and value size of a head\n"
 "  q k [T,H,K]   v [T,HV,V]   beta [T,HV]\n"
-"  g [T,HV,K] for kda, [T,HV] for gdn\n"
+"  g [T,HV,K] (kda) or [T,HV] (gdn)\n"
 "  cu_seqlens [N+1]       boundaries of sequences, 0 to T; absent: one sequence\n"
 "  A_log [HV]             optional, 0 if absent; not used by --gate raw\n"
-"  dt_bias [HV,K] or [HV] as g; optional, 0 if absent; not used by --gate raw\n"
+"  dt_bias [HV,K] (kda) or [HV] (gdn): like A_log\n"
 "  h0 [N,HV,K,V]          optional, 0 if absent; [N,HV,V,K] with --state-layout vk\n"
-"  do [T,HV,V]            if present, backward runs too\n"
-"  dht                    as h0; optional, 0 if absent\n"
-"  a b (dplr), b omega (gdn2): shapes as in stage 16 below\n"
-"  x0_q x0_k x0_v         with --conv: the W-1 rows before each sequence, [N,W-1,D],\n"
-"                         and dxt_q dxt_k dxt_v; optional, 0 if absent\n"
+"  do [T,HV,V]            optional; if present, backward runs too\n"
+"  dht                    like h0\n"
+"  a b (dplr), b omega (gdn2): for the shapes see stage 16 below\n"
+"  x0_q x0_k x0_v         [N,W-1,D] with --conv: the W-1 rows before each sequence\n"
+"  dxt_q dxt_k dxt_v      [N,W-1,D] with --conv: gradients of xt; x0, dxt: optional\n"
 "written to --out, float64\n"
-"  o [T,HV,V]   ht as h0\n"
-"  dq dk dv dg dbeta dh0  with do; shapes of q k v g beta h0\n"
+"  o [T,HV,V]   ht (in the shape of h0)\n"
+"  dq dk dv dg dbeta dh0  with do, in the shapes of q k v g beta h0\n"
 "  dA_log ddt_bias        with do and A_log, dt_bias; summed over the ranks\n"
-"  xt_q xt_k xt_v         with --conv: the last W-1 rows, x0_q .. of the next call\n"
+"  xt_q xt_k xt_v         with --conv: the last W-1 rows, i.e. x0 for the next call\n"
 "  dw_q dw_k dw_v         with do and --conv; summed over the ranks\n"
 "  dx0_q dx0_k dx0_v      with do and x0_q, x0_k, x0_v\n";
 
@@ -67,7 +67,7 @@ int run_error(struct run *x, int code, const char *what, const char *format, ...
     return npy_error(x->why, sizeof x->why, what, "%s", text);
 }
 
-/* Prints inputs, then outputs, as "  03_wy   q[T H K] ..", in lines of 80 columns. */
+/* Prints a stage's inputs, then its outputs, as "  03_wy   q[T H K] ..". */
 static void print_stage(const struct kcp_stage *s)
 {
     for (int out = 0; out < 2; out++) {
@@ -92,11 +92,11 @@ static void print_help(void)
     printf("\nstages, inputs -> outputs\n");
     for (int i = 0; i < kcp_nstages; i++)
         print_stage(&kcp_stages[i]);
-    printf("\nexit status: 0; 1 a rank failed or a result is not finite; 2 bad input. "
-           "1 and 2:\none line says what failed, and nothing is written.\n");
+    printf("\nexit status: 0: success; 1: a rank failed or a result is not finite; "
+           "2: bad input.\n1 and 2: one line says why, and nothing is written.\n");
 }
 
-/* Returns 0; 1 if help or the version was printed; -1 after run_error. */
+/* Returns 1 after printing the help or the version, -1 after run_error, else 0. */
 int run_options(struct run *x, int argc, char **argv)
 {
     static const struct option_table table = {

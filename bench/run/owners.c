@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Reads --owners FILE [B,2]: each row has the first token of a range, and its rank. */
+/* Reads --owners FILE [B,2]. A row has the first token and the rank of a range. */
 static int read_table(struct run *x, struct kcp_owners *o)
 {
     struct npy in;
@@ -48,8 +48,7 @@ static int read_table(struct run *x, struct kcp_owners *o)
 }
 
 /* Makes the table of owners for --owners or --layout. Without these options, B = 0 and
- * each rank owns one range. Without --ranks, sets *R to the file's largest rank plus
- * 1. */
+ * each rank owns one range. Without --ranks, sets *R to 1 + the file's largest rank. */
 int owners_read(struct run *x, const int64_t *cu, int *R, struct kcp_owners *o)
 {
     const char *why = "";
@@ -70,7 +69,7 @@ int owners_read(struct run *x, const int64_t *cu, int *R, struct kcp_owners *o)
     return 0;
 }
 
-/* Permutes all token arrays in place to shard order or, with `back`, to token order. */
+/* Permutes all token arrays to shard order or, if `back` is 1, to token order. */
 int owners_permute(struct run *x, int back)
 {
     const struct kcp_plan *p = x->plan;

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Loads cu_seqlens [N+1]. Without this file all tokens are one sequence. */
+/* Loads cu_seqlens [N+1]. Without this file, all tokens are one sequence. */
 int plan_read(struct run *x)
 {
     if (array_exists(x, "cu_seqlens"))

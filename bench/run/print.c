@@ -1,4 +1,4 @@
-/* print.c -- prints the summary: tokens, bytes sent, seconds and memory of each rank.
+/* print.c -- prints each rank's tokens, bytes sent and seconds, and the saved memory.
  *
  * Book: chapters 06, 07, 12.  Checked by: tests/cli/run_cli.sh.  Next: main.c. */
 #include "run.h"
@@ -19,7 +19,7 @@ static void print_rank(const struct run *x, int r)
     owners_text(x->plan, r, tokens, sizeof tokens);
     printf("%5d  %-17s %5d %6d", r, tokens, c->n_local, c->NC);
     for (int pass = 0; pass < 2; pass++)
-        printf(" %11" PRId64 " %5" PRId64 " %8.3f", t->sent[pass].bytes,
+        printf(" %12" PRId64 " %6" PRId64 " %8.3f", t->sent[pass].bytes,
                t->sent[pass].messages + t->sent[pass].collectives, t->seconds[pass]);
     printf("\n");
 }
@@ -29,17 +29,17 @@ static void print_ranks(const struct run *x)
     double saved = 0;
     const int R = x->plan->R;
     printf("                                        "
-           " |-------- forward -------| |-------- backward ------|\n"
+           " |--------- forward --------| |--------- backward -------|\n"
            " rank  tokens             seqs chunks"
-           "  bytes sent calls  seconds  bytes sent calls  seconds\n");
+           "   bytes sent  calls  seconds   bytes sent  calls  seconds\n");
     for (int r = 0; r < R; r++) {
         saved += (double)x->report[r].saved / 0x1p20;
         if (r < ROWS || r == R - 1)
             print_rank(x, r);
         else if (r == ROWS)
-            printf("  ...  %d ranks more\n", R - ROWS - 1);
+            printf("  ...  %d more ranks\n", R - ROWS - 1);
     }
-    printf("saved for backward on all ranks: %.1f MiB\n", saved);
+    printf("saved for backward, sum over all ranks: %.1f MiB\n", saved);
 }
 
 void print_summary(const struct run *x, double seconds)
@@ -55,7 +55,7 @@ void print_summary(const struct run *x, double seconds)
     printf("; T %" PRId64 ", N %d, H %d, HV %d, K %d, V %d, C %d\n", c->T, c->N, c->H,
            c->HV, c->K, c->V, c->C);
     if (x->plan && x->plan->L)
-        printf("canonical segments of %" PRId64 " tokens; cuts moved: %d\n", x->plan->L,
+        printf("canonical segments of %" PRId64 " tokens; moved cuts: %d\n", x->plan->L,
                x->plan->moved);
     if (!x->stage || x->relative)
         print_ranks(x);

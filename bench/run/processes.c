@@ -14,8 +14,8 @@ int processes_check(struct run *x)
     if (x->mpi.R == 1)
         return 0;
     if (x->o.device)
-        return run_error(x, RUN_BAD, "--device", "gpu needs one process, with option "
-                         "--ranks, but %s started %d processes",
+        return run_error(x, RUN_BAD, "--device", "gpu needs a single process "
+                         "(use --ranks), but %s started %d processes",
                          x->mpi.launcher, x->mpi.R);
     if (x->mpi.R > MOST_RANKS || (x->o.ranks && x->o.ranks != x->mpi.R))
         return run_error(x, RUN_BAD, x->mpi.launcher, "found %d processes, expected as "

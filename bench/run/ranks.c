@@ -23,9 +23,9 @@ const char *field_shape(const struct run *x, const struct kcp_field *f)
     return f->shape;
 }
 
-/* Returns the address of rank r's part of array a. This is the rank's first row in
- * an array of tokens, the rank's copy in a sum over ranks, and row 0 in an array of
- * states, because a rank uses only the states that it owns. */
+/* Returns the address of rank r's part of array a: its first row in an array of tokens,
+ * its copy in a sum over ranks. All ranks share an array of states, because each rank
+ * uses only the states that it owns. */
 static void *shard(const struct run *x, const struct tensor *a, int r)
 {
     const size_t elem = a->store == KCP_I32 ? sizeof(int) : sizeof(double);
@@ -34,7 +34,7 @@ static void *shard(const struct run *x, const struct tensor *a, int r)
     return (char *)a->p + (size_t)at * elem;
 }
 
-/* Returns the array of the plan with this name, or NULL. */
+/* Returns the plan's array `name`, or NULL if the plan has no such array. */
 static void *of_plan(const struct kcp_plan *p, const struct kcp_context *ctx,
                      const char *name)
 {
@@ -89,8 +89,7 @@ static int start_ranks(struct run *x, int R, int (*body)(struct kcp_comm *, void
     return run_error(x, is_bad ? RUN_BAD : RUN_FAILED, "ranks", "%s", why);
 }
 
-/* Runs the ranks. If a rank owns several ranges, the ranks need arrays in shard
- * order. */
+/* Runs the ranks, on arrays in shard order if a rank owns several ranges. */
 int ranks_run(struct run *x, int R, int (*body)(struct kcp_comm *, void *))
 {
     const int permuted = x->plan && x->plan->scattered && R > 1;

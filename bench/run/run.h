@@ -3,8 +3,8 @@
  * Book: chapters 08, 13, 14.  Checked by: tests/cli/run_cli.sh.  Next: options.c.
  *
  * main reads the options, loads arrays by the field tables of ref/core/registry.c,
- * makes the plan, runs the references or kernels on the ranks and writes the results.
- * / */
+ * makes the plan, runs the references or kernels on the ranks and writes the
+ * results. */
 #ifndef KCP_RUN_H
 #define KCP_RUN_H
 
@@ -25,14 +25,14 @@ enum { RUN_OK = 0, RUN_FAILED = 1, RUN_BAD = 2 };
 /* --model has the values of enum kcp_model, and MODEL_SPIKE for stage 15. */
 enum { MODEL_SPIKE = KCP_GLA + 1 };
 
-/* Options. Defaults: dtype is -1, lower_bound and scale are NAN, others 0 or NULL. */
+/* Options. Defaults: -1 for dtype, NAN for lower_bound and scale, else 0 or NULL. */
 struct options {
 #define KCP_OPTION(type, field, name, value, kind, expects, low, high, help) type field;
 #include "options.def"
 #undef KCP_OPTION
 };
 
-/* One rank's report: seconds, bytes sent, bytes saved. */
+/* The numbers of one rank in the printed summary. */
 struct rank_report {
     double seconds[2];                     /* per enum kcp_pass */
     struct kcp_traffic sent[2];
@@ -47,7 +47,7 @@ struct run {
     int both;                      /* 1: forward and backward */
     int from, to;                  /* first and last pass of a stage */
     int conv;                      /* 1: the layer begins with convolutions */
-    int model, relative;           /* relative: --model selects stage 15 or 16 */
+    int model, relative;           /* relative = 1: --model selects 15 or 16 */
     const char *note;              /* text about unused inputs, or NULL */
     const struct kcp_stage *stage; /* NULL: the whole layer */
     struct kcp_plan *plan;
@@ -67,7 +67,7 @@ struct run {
 int run_error(struct run *x, int code, const char *what, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
-/* Each int function of a struct run * below returns 0, or -1 after run_error. */
+/* An int function below with a struct run * returns 0, or -1 after run_error. */
 
 /* options.c. run_options returns 1 if it printed the help or the version. */
 int  run_options(struct run *x, int argc, char **argv);
@@ -83,7 +83,8 @@ int  names_check(struct run *x);
 int  array_exists(struct run *x, const char *file);    /* in --in, or a path */
 int  array_load(struct run *x, struct kcp_call *z, const char *name, const char *file,
                 const char *shape, enum kcp_store store);
-/* Allocates an output filled with NaN. A sum over ranks has a copy or row per rank. */
+/* Allocates an output filled with NaN. If it is a sum over ranks, each rank has its own
+ * copy or, with --sum local, its own row. */
 int  array_out(struct run *x, const struct kcp_call *z, const char *name,
                const char *file, const char *shape, enum kcp_store store);
 int  array_split(const struct tensor *a);      /* 1: one row per token */
@@ -115,7 +116,7 @@ int  layer_run(struct run *x);
 int  stage_run(struct run *x);
 int  outs_check(struct run *x);                /* finite numbers, equal sums */
 int  rank_status(struct kcp_comm *comm, int status);
-/* stage.c, for models other than KDA and GDN. */
+/* stage.c: functions for models other than KDA and GDN. */
 int  relative_read(struct run *x);
 int  relative_has(const struct run *x, const char *field);
 int  relative_needs(const struct run *x, const char *field);
@@ -148,7 +149,7 @@ int  processes_run(struct run *x, int (*body)(struct kcp_comm *, void *));
 
 /* ---- device.c: stages on a GPU, from and to arrays of doubles on the host */
 /* Sets x->layer to the references or, with --device gpu, to the kernels of the table of
- * paths. With --variant, calls use only rows from this variant's first row on. `stage`
+ * paths. With --variant, calls ignore the rows before the variant's first row. `stage`
  * is the stage that runs, or NULL for the layer. */
 int  device_open(struct run *x, const struct kcp_stage *stage);
 /* Runs R threads. With R GPUs and NCCL, each thread has its own GPU; otherwise all
@@ -156,7 +157,7 @@ int  device_open(struct run *x, const struct kcp_stage *stage);
 int  device_ranks(struct run *x, int R, int (*body)(struct kcp_comm *, void *),
                   char *why, size_t n);
 /* Runs the stage on args whose arrays are on the host; only args->saved is on the GPU.
- * If no variant supports the shape, passes a reason to comm->fail, returns KCP_NA. */
+ * Returns KCP_NA if no variant supports the shape. */
 int  device_call(struct run *x, const struct kcp_stage *s, void *args,
                  struct kcp_comm *comm);
 

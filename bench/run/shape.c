@@ -1,9 +1,9 @@
-/* shape.c -- matches the shapes of files with shapes in symbols, e.g. "T HV K".
+/* shape.c -- compares the shapes of files with symbolic shapes such as "T HV K".
  *
  * Book: chapter 00 (the letters).  Checked by: tests/cli/run_cli.sh.  Next: load.c.
  *
  * "T HV K" matches [12,4,8] if T, HV and K have these sizes or are unknown; then
- * unknown sizes are set. So the first arrays define the sizes of later arrays. / */
+ * unknown sizes are set. So arrays define the sizes of arrays that are loaded later. */
 #include "run.h"
 
 #include <inttypes.h>
@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Sets the word's value to `size` if unknown. Returns 1 if the value equals `size`. */
+/* Sets the size of symbol `word` if it is unknown. Returns 1 if it then is `size`. */
 static int bind(struct kcp_call *z, const char *word, size_t n, int64_t size)
 {
     const int may_be_0 = *word == 'T' || *word == 'N';

@@ -1,5 +1,5 @@
-/* stage.c -- runs one stage. --stage NN selects it, or --model does: dplr, gdn2 and gla
- * are models of stage 16, and spike of stage 15.
+/* stage.c -- runs the stage that --stage or --model selects: dplr, gdn2 and gla are
+ * models of stage 16, and spike is a model of stage 15.
  *
  * Book: chapters 00, 15, 16.  Checked by: tests/cli/run_cli.sh.  Next: write.c. */
 #include "run.h"
@@ -24,7 +24,7 @@ int relative_read(struct run *x)
     return 0;
 }
 
-/* Returns 1 if the model has the field. Only some models have a, b or omega. */
+/* Returns 1 if the model has the field: only some models have `a`, `b` or `omega`. */
 int relative_has(const struct run *x, const char *field)
 {
     const char *name = field + (*field == 'd' && field[1]);
@@ -54,8 +54,8 @@ static int make_grid(struct run *x)
         return 0;
     if ((z->NS >= 0 && z->NS != ctx->NS) ||
         (z->NC >= 0 && z->NC != ctx->NC))
-        return run_error(x, RUN_BAD, "cu_seqlens.npy", "%d stretches, %d chunks: other "
-                         "arrays have other sizes; add cu.npy, cn.npy, sc.npy",
+        return run_error(x, RUN_BAD, "cu_seqlens.npy", "gives NS = %d, NC = %d, other "
+                         "arrays have other sizes: add cu.npy, cn.npy and sc.npy",
                          ctx->NS, ctx->NC);
     z->NS = ctx->NS;
     z->NC = ctx->NC;
@@ -78,7 +78,7 @@ static int load_all(struct run *x)
     x->to = x->o.backward || (inputs && there) ? KCP_BACKWARD : KCP_FORWARD;
     x->both = x->to > x->from;
     if (x->relative && !x->both && array_exists(x, "dht"))
-        x->note = "dht.npy: ignored, as there is no do.npy";
+        x->note = "dht.npy is ignored, because do.npy is missing";
     if (x->o.chunk)
         x->size.C = x->o.chunk;
     if (needs_grid && plan_read(x) != 0)

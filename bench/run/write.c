@@ -5,8 +5,7 @@
  *
  * A reader of --out finds all results of one run or none. With --force the earlier
  * folder is first renamed to OUT.old. If the run is killed between the two renames,
- * OUT.old has all earlier results and OUT.XXXXXX all new ones.
- * / */
+ * OUT.old has all earlier results and OUT.XXXXXX all new results. */
 #define _XOPEN_SOURCE 700              /* realpath */
 #include "run.h"
 
@@ -64,7 +63,7 @@ static int check_target(struct run *x, const struct stat *in, const struct stat 
         return 0;
     if (!x->o.force)
         return run_error(x, RUN_BAD, "--out", "%s is not empty: choose another folder, "
-                         "or add --force, which moves it to %s.old", x->o.out,
+                         "or add --force, which keeps it as %s.old", x->o.out,
                          x->o.out);
     old_name(x, old);
     if (lstat(old, &st) == 0)
@@ -124,9 +123,8 @@ static void remove_all(const struct run *x, const char *folder)
     rmdir(folder);
 }
 
-/* Renames the complete folder to the target, which may be an empty folder. If the
- * target has files, only --force moves the target away, because another run may have
- * written the files. */
+/* Renames the complete folder to the target, which may be an empty folder. A target
+ * with files is replaced only with --force, because another run may have written it. */
 static int take_name(struct run *x, const char *folder)
 {
     char old[NPY_NAME + 8];

@@ -1,8 +1,7 @@
 /* find.c -- compares two runs, and computes how much of a state remains after decay.
  *
  * Book: chapter 05.  Checked by: make run's closing line.
- * Next: print.c.
- * / */
+ * Next: print.c. */
 #include "text.h"
 #include <math.h>
 #include <stdlib.h>
@@ -39,8 +38,8 @@ static double ratio(double diff, double size)
     return isfinite(e) ? e : INFINITY;
 }
 
-/* Returns the largest error of all ranks and heads. If a rank has fewer than 64 tokens,
- * its error is relative to the RMS of the head over all tokens. */
+/* Returns the largest relative error over ranks and heads. On a rank with fewer than 64
+ * tokens, the error is relative to the RMS of the head over all tokens. */
 static double token_error(const struct run *got, const struct run *want, int i)
 {
     const struct kcp_plan *p = got->plan;
@@ -113,9 +112,8 @@ static void compose(const double *M, double *P)
     memcpy(P, next, sizeof next);
 }
 
-/* Returns the fraction of the state at the end of segment `first` that remains at the
- * end of segment `last`, as RMS over heads. Composes the maps of the segments after
- * `first`. */
+/* Returns the fraction of the state after segment `first` that remains after segment
+ * `last` (RMS over heads), by composing the maps of the segments after `first`. */
 static double share(const struct run *run, int first, int last)
 {
     double s = 0;
@@ -130,7 +128,7 @@ static double share(const struct run *run, int first, int last)
     return sqrt(s);
 }
 
-/* Computes field `far` for the sequence with the most segments. */
+/* Computes f->alive of each segment, and f->far of the sequence with most segments. */
 int measure_alive(struct finding *f)
 {
     const struct kcp_plan *p = f->many->plan;

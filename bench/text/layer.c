@@ -1,7 +1,7 @@
 /* layer.c -- the layer of make run: convolutions and KDA on the rows of one rank.
  *
  * Book: chapters 08, 13, 14.  Checked by: make run's closing line.
- * Next: trace.c, which times the stages. / */
+ * Next: trace.c, which times the stages. */
 #include "text.h"
 #include "layer.h"
 #include <math.h>
@@ -29,8 +29,8 @@ struct kcp_call layer_call(const struct rank *a)
     return c;
 }
 
-/* Runs the convolutions of q, k and v. Every rank gets the gradients of the weights,
- * summed over the ranks; the last rank stores these sums. */
+/* Runs the convolutions of q, k and v. In backward, every rank computes the weights'
+ * gradients, summed over the ranks, but only the last rank stores the sums. */
 int layer_conv(struct rank *a, enum kcp_pass pass)
 {
     int status = KCP_OK;

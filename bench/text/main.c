@@ -1,5 +1,5 @@
-/* main.c -- make run: runs a KDA layer on real text on R ranks, compares the results
- * with one rank and with the token recurrence, and can train on R ranks and on one.
+/* main.c -- make run: runs a KDA layer on real text on R ranks, and compares the
+ * results with one rank and with the token recurrence. With --steps, also trains.
  *
  * Book: chapters 08 and 13.  Checked by: its closing line and exit status.
  * Next: read.c. */
@@ -13,8 +13,8 @@
 
 enum { SEED = 2026, MOST_BYTES = 3072, MOST_STEPS = 10000 };
 /* Learning rate of gradient descent. After 100 steps the losses on four ranks and on
- * one differ by 1e-14. With rate 1 they would differ by 4.6e-4, because the loss
- * oscillates and thus amplifies rounding errors. */
+ * one differ by 1e-14. With rate 1 the losses would differ by 4.6e-4, because they
+ * oscillate and thus amplify rounding errors. */
 #define RATE 0.25
 
 struct options { int ranks, steps; const char *text, *out; };
@@ -31,9 +31,9 @@ static void print_usage(void)
     puts("usage: kcp-text [--ranks R] [--text 'FILE ...'] [--steps N] [--out PAGE]\n"
          "       kcp-text --help | --version\n\n"
          "  --ranks R       threads, 1 to 64 [4]\n"
-         "  --text 'FILE'   one sequence per file [README.md and the book]\n"
-         "  --steps N       gradient steps, on R ranks and on one [0]\n"
-         "  --out PAGE      the page with a figure [build/run/index.html]");
+         "  --text 'FILE'   text files, one sequence each [README.md and the book]\n"
+         "  --steps N       training steps, on R ranks and on one rank [0]\n"
+         "  --out PAGE      where to write an HTML page [build/run/index.html]");
 }
 
 static const struct option_table table = {
@@ -73,7 +73,7 @@ static int run_forms(struct finding *f, struct run *many, const struct run *one,
     return 0;
 }
 
-/* theta <- theta - RATE dloss/dtheta on the embedding and the projections. */
+/* Trains the embedding and the projections: theta <- theta - RATE dloss/dtheta. */
 static int train(struct finding *f, int which, const double *theta0)
 {
     struct run run;

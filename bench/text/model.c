@@ -4,8 +4,7 @@
  * Next: layer.c.
  *
  *   x = E[byte];  q k v = conv(x W);  o = KDA(q, k, v, x Wg, x Wb + b);  z = x + o Wo
- *   loss = mean over tokens of -log softmax(z U)[next byte of the same sequence]
- * / */
+ *   loss = mean over tokens of -log softmax(z U)[next byte of the same sequence] */
 #include "text.h"
 #include "base/random.h"
 #include <math.h>
@@ -95,7 +94,7 @@ static void times_transposed(int64_t T, int n, int m, const double *a, const dou
     times(T, m, n, a, bt, c);
 }
 
-/* dw [n,m] += a [T,n]^T c [T,m], over the tokens of one segment */
+/* dw [n,m] += a [T,n]^T c [T,m], for the T tokens of one segment */
 static void outer(int64_t T, int n, int m, const double *a, const double *c, double *dw)
 {
     for (int64_t t = 0; t < T; t++)
@@ -173,14 +172,14 @@ int model_loss(const struct rank *a, double *part, int64_t n)
     return status;
 }
 
-/* Computes the gradients dz and `do`. `do` is the input of the layer's backward. */
+/* Computes the gradients `dz` and `do`. The layer's backward reads `do`. */
 void model_into_layer(const struct rank *a)
 {
     project_back(a, INTO_LAYER + 1, DZ);
     project_back(a, INTO_LAYER, DO);
 }
 
-/* Adds gradients of projections and embedding to part [NS,n], one row per segment. */
+/* Adds gradients of the projections and the embedding to part [NS,n], by segment. */
 void model_gradients(const struct rank *a, double *part, int64_t n)
 {
     const struct kcp_context *c = a->ctx;

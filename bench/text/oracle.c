@@ -45,7 +45,7 @@ static void copy_output(const struct tensor_set *set, const char *name, double *
         memcpy(to, t->p, sizeof *to * (size_t)t->n);
 }
 
-/* Adds the rows of a partial sum to the gradient of a parameter. */
+/* Adds all rows of tensor `name`, which are partial sums of a gradient, to `grad`. */
 static void add_rows(const struct tensor_set *set, const char *name, double *grad)
 {
     const struct tensor *t = tensor_find(set, name);

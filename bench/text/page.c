@@ -1,8 +1,7 @@
 /* page.c -- writes build/run/index.html, the results of make run on one page.
  *
  * Book: page.css. Checked by: tests/cli/text.sh.
- * Next: svg.c, the figure.
- * / */
+ * Next: svg.c, the figure. */
 #include "text.h"
 #include <errno.h>
 #include <stdlib.h>
@@ -26,7 +25,7 @@ void print_html(FILE *o, const char *s, int64_t n)
 static void stages(FILE *o, const struct finding *f)
 {
     fprintf(o, "<h2>Stages</h2><p>Forward, loss and backward over wall-clock time. "
-            "Ranks are threads on %ld cores; in a gap the core ran another rank.</p>"
+            "Ranks are threads on %ld cores; in gaps, the core ran another rank.</p>"
             "<figure>", sysconf(_SC_NPROCESSORS_ONLN));
     svg_lanes(o, f);
     fputs("</figure>\n", o);

@@ -107,18 +107,18 @@ static void print_stages(FILE *o, const struct finding *f)
             s += f->alive[c->seg0][n] * f->alive[c->seg0][n] / VALUE_HEADS;
         c->NS ? fprintf(o, " %8.2f", 100 * sqrt(s)) : fprintf(o, " %8s", "-");
     }
-    fprintf(o, "\n  state alive: |M|_F / sqrt(K) of the rank's first stretch, RMS over "
-            "heads:\n  the share of a state that remains from the start to the end of "
-            "this stretch.\n");
+    fprintf(o, "\n  state alive: |M|_F / sqrt(K) of the rank's first segment, RMS over "
+            "heads.\n  This is the share of the state at the segment's start that "
+            "remains at its end.\n");
     if (f->far_seq >= 0)
-        fprintf(o, "  %.2f %% of the state at the first cut of %s is alive at the end "
+        fprintf(o, "  %.2f %% of the state at the first cut of %s remains at the end "
                 "of the sequence, on rank %d.\n", 100 * f->far,
                 name_of(f->text, f->far_seq), f->far_rank);
 }
 
 static void print_forms(FILE *o, const struct finding *f)
 {
-    fprintf(o, "\nExchange  (states and maps, forward and backward, all ranks)\n"
+    fprintf(o, "\nExchange  (states and maps; forward plus backward, sum over ranks)\n"
             "  %-12s %12s %12s %9s %9s   %s\n", "form", "bytes", "formula", "messages",
             "gathers", "error");
     for (int i = 0; i < KCP_FORMS; i++)
@@ -130,7 +130,7 @@ static void print_forms(FILE *o, const struct finding *f)
 
 static void print_errors(FILE *o, const struct finding *f)
 {
-    fprintf(o, "\nErrors  (relative RMS of the worst rank and head, compared with ..)\n"
+    fprintf(o, "\nErrors  (relative RMS, worst rank and head, against two references)\n"
             "  %-12s %9s %10s   %-12s %9s %10s\n", "", "one rank", "recurrence", "",
             "one rank", "recurrence");
     for (int i = 0; i < CHECKED / 2; i++)
@@ -152,7 +152,7 @@ void print_training(FILE *o, const struct finding *f)
     double apart = 0;
     if (!f->steps)
         return;
-    fprintf(o, "\nTraining  (nats per byte, gradient descent)\n  step ");
+    fprintf(o, "\nTraining  (loss in nats per byte, by gradient descent)\n  step ");
     const int every = (f->steps + 7) / 8;
     for (int i = 0; i <= f->steps; i += every)
         fprintf(o, " %7d", i);
@@ -164,7 +164,7 @@ void print_training(FILE *o, const struct finding *f)
     for (int i = 0; i <= f->steps; i++)
         apart = fmax(apart, fabs(f->loss[0][i] - f->loss[1][i]));
     fprintf(o, "\n  The losses of the two runs differ by at most %.1e.\n", apart);
-    fprintf(o, "  ms per step: %.2f on %d ranks, %.2f on one.\n", f->ms[0], f->R,
+    fprintf(o, "  ms per step: %.2f on %d ranks, %.2f on one rank.\n", f->ms[0], f->R,
             f->ms[1]);
 }
 

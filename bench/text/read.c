@@ -32,9 +32,9 @@ static int read_file(struct text *x, const char *path, int64_t most)
     return n < 2 ? 2 : 0;
 }
 
-/* Reads one sequence per file, at most `most` bytes in all. A file before the last one
- * uses at most 5/8 of the free bytes, so that sequences differ in length and the first
- * one covers at least one rank. */
+/* Reads one sequence per file, at most `most` bytes in all. Each file except the last
+ * gets at most 5/8 of the remaining bytes, so that sequences differ in length and the
+ * first sequence has all tokens of at least one rank. */
 static int read_files(struct text *x, char **path, size_t files, int64_t most)
 {
     int status = 0;

@@ -28,7 +28,7 @@ enum param {       /* training changes parameters before P_CQ */
              P_EMBED, P_Q, P_K, P_V, P_G, P_BETA, P_O, P_LOGIT,
              P_CQ, P_CK, P_CV, P_ALOG, P_DT, P_BBIAS, PARAMS };
 extern const struct shape { const char *name; int rows, cols; } param_shape[PARAMS];
-int64_t param_at(int p);               /* offset in theta; for PARAMS, theta's size */
+int64_t param_at(int p);               /* offset in theta; of PARAMS: size of theta */
 double *params_make(uint64_t seed);    /* malloc */
 
 /* Token tensors of a run, [T, row] each; a rank uses only its own rows. */
@@ -80,7 +80,7 @@ void model_gradients(const struct rank *a, double *part, int64_t n);
 
 /* ---- layer.c: convolutions and KDA, by the references */
 struct kcp_call layer_call(const struct rank *a);
-/* Defines a stage's args with the layer's sizes and options, and this rank's grid. */
+/* Defines args `name` with the layer's sizes and options and this rank's grid. */
 #define CALL(type, name, a)                                                           \
     struct type name = { 0 };                                                         \
     const struct kcp_call name##_call = layer_call(a);                                \
@@ -109,14 +109,14 @@ struct finding {
     const struct run *many, *one, *step;
     int R, steps, pass;
     int counted;                       /* 1: every form's traffic equals its formula */
-    double *loss[2];                   /* [steps + 1]: on R ranks, on one rank */
+    double *loss[2];                   /* [steps + 1] losses on R ranks, and on one */
     double error_one[CHECKED], error_step[CHECKED], worst_one, worst_step, limit;
     double form_err[KCP_FORMS];            /* relative to one rank */
     struct kcp_traffic form[KCP_FORMS], formula[KCP_FORMS];    /* all ranks, passes */
     double (*alive)[VALUE_HEADS];      /* [S]: |M|_F / sqrt(K) of each segment */
     double far;                        /* fraction of the state that remains */
     int far_seq, far_rank;             /* -1: no sequence crosses a cut */
-    double took, ms[2];                /* took: s; ms: per step on R ranks, on one */
+    double took, ms[2];                /* took: seconds; ms per step: R ranks, one */
 };
 /* Returns the largest relative RMS error of all tensors, ranks and heads. If `err` is
  * not NULL, it receives the error of each tensor. */

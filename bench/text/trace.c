@@ -1,8 +1,8 @@
 /* trace.c -- measures the time of each stage, and the traffic of the exchange.
  *
  * Book: none.  Checked by: reading the page.  Next: print.c.
- * The linker's --wrap=f makes other files use __wrap_f of this file instead of f, so
- * ref/ is unchanged.
+ * With the linker's --wrap=f, calls of f call __wrap_f in this file, so ref/ is
+ * unchanged.
  */
 #include "text.h"
 #include "moves.h"
@@ -79,7 +79,7 @@ void traffic_add(struct kcp_traffic *sum, struct kcp_traffic more)
     sum->collectives += more.collectives;
 }
 
-/* Measures the exchange's time and traffic, and computes its traffic by the formula. */
+/* Runs the exchange. Adds its time, measured traffic and expected traffic to `lane`. */
 static int exchange_run(const struct kcp_exchange *x)
 {
     const double t = seconds(), busy = busy_seconds();

@@ -3,8 +3,8 @@
 Book: chapter 19.  Checked by: verdicts.py, which looks for the backend in their logs.
 Next: ../rounded_keys.py.
 
-FLA's tests start their ranks by multiprocessing, where pytest's option -p has no effect.
-Python runs this file at its start if this folder is in PYTHONPATH.
+FLA's tests start ranks by multiprocessing. In these processes pytest's option -p has no effect,
+but Python runs this file when it starts, if this folder is in PYTHONPATH.
 """
 import sys
 

@@ -3,14 +3,14 @@
 Book: chapter 19.  Checked by: the log of a test, which has "-> kcp" if FLA chose kcp_torch's
 kernels; without these words a passed test counts for other kernels.  Next: sitecustomize.py.
 
-FLA logs the chosen backend once per process. With this plugin, FLA logs it once per test.
+FLA logs the chosen backend once per process. With this plugin, FLA logs the backend once per test.
 """
 import re
 import sys
 
 import pytest
 
-# Without this line FLA would import models that no test uses, in ten seconds per process.
+# Without this line, each process would import FLA's models, which are not used, in 10 s.
 sys.modules.setdefault("transformers", None)
 import ahead  # noqa: E402
 
