@@ -12,10 +12,10 @@ tests/cli/torch.sh.  Next: judge/emit.c, which writes the cases; judge/foreign.c
 
 fn(case) gets sizes, options and arrays of a case as attributes (case.T, case.q_raw,
 case.gate; an absent array is None) and returns the outputs by name, {"o": o, "ht": ht}.
-It returns None, or raises NotImplementedError, for a case that it does not support: n/a.
+If fn does not support a case, fn returns None or raises NotImplementedError (verdict n/a).
 With --as fla, fn has the signature of FLA's chunk functions, and gradients come from
-autograd. fn runs in a separate process; with --cp N in N processes, each with its shard,
-torch.distributed initialized, and case.rank and case.cuts set.
+autograd. fn runs in a separate process. With --cp N, fn runs in N processes, each with its
+shard, torch.distributed initialized, and case.rank and case.cuts set.
 """
 import argparse
 import importlib
@@ -326,7 +326,7 @@ def report(o, rows, status):
 
 
 def row_of(path, lost, lines):
-    """Returns the verdict on a pass of a case, from its files and kcp-check's lines."""
+    """Returns the verdict on one pass of a case, from its files and kcp-check's lines."""
     case, pass_ = path.split(os.sep)[-2:]
     with open(os.path.join(path, "..", "words.txt")) as f:
         row = {"case": f"{case} {pass_}", "verdict": "fail", "why": "",

@@ -135,7 +135,7 @@ def definition(model, way):
 
 
 def values(case, way):
-    """Returns the definition's inputs of a case, by name."""
+    """Returns a case's inputs by their names in the definition."""
     x = {n: getattr(case, TENSORS[n][0]) for n in names_of(way)[0] if n in TENSORS}
     if case.model:
         x["g"], x["dt_bias"] = x["g"][..., 0], x["dt_bias"][..., 0]

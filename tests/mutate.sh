@@ -3,16 +3,16 @@
 #
 # Book: CONTRIBUTING.md, "Mutation testing".  Checked by: tests/cli/lies.sh, a mistake
 # that it must catch.  Next: tests/processes.mk, make mutate.
-# Usage: mutate.sh BUILD N SEED FILE... with options LIMIT= seconds for the whole run (0: no
-# limit), MIN= least percentage caught, TABLE= a file of result rows, which the next run
-# continues, CASE= seconds per variant (120), JOBS= number of workers (1), each with a copy
-# of the tree.
+# Usage: mutate.sh BUILD N SEED FILE... LIMIT= limits the seconds of the run (0: no limit).
+# MIN= is the least percentage to catch. TABLE= names a file of result rows, which the next
+# run continues. CASE= limits the seconds per variant (120). JOBS= is the number of workers
+# (1), each with a copy of the tree.
 #
 # A mutant changes one operator or number of one line. A mutant counts if it changes an
 # output by more than ten limits (kcp-check --keep, --against). Outputs are computed for
 # fifty cases of the file's stage and ten of each other stage that may use the file, with
-# seeds that no list uses. Then a list of cases that passes without the mistake must fail
-# or not end. Lists of the file's stage run first.
+# seeds that no list uses. Then at least one list of cases, which passes without the
+# mistake, must fail or not end. Lists of the file's stage run first.
 set -u
 export LC_ALL=C
 B=${1:?} N=${2:?} SEED=${3:?}; shift 3
@@ -40,8 +40,8 @@ tar cf - Makefile ref comm cuda tests bench/*.mk book/*.mk book/labs/*.mk |
 (cd "$B" && find ref comm cuda tests made.* -name '*.[od]' -o -name 'made.*' |
     grep -v '\.cu\.' | tar cf - -T -) | tar xf - -C "$tree/build" || exit 1
 # Links to the build's CUDA objects, so that C files compiled for a program with kernels
-# need not be recompiled. No mutant runs a kernel. If the build's flags differ, kernels
-# are left out.
+# need not be recompiled. No mutant runs a kernel. Omits kernels if the build's flags
+# differ.
 cuda='CUDA_HOME=none' kernels=$(realpath "$B")
 if grep -q '\.cu\.o' "$tree/build/made.list"; then
     (cd "$B" && find cuda tests -name '*.cu.o') | while read -r o; do
@@ -149,8 +149,8 @@ many() {                       # FILE STAGE
     esac
     return 1
 }
-# When first needed, computes a stage's outputs without a mistake, in two runs. Fails if
-# the two runs' outputs differ, because then the stage does not count.
+# When first needed, computes a stage's outputs without a mistake, in two runs. Fails if the
+# outputs of the two runs differ, because then they cannot show a mistake.
 kept() {                       # STAGE [--quick]
     f=$W/kept/$1${2:-}
     if [ ! -e "$f" ] && mkdir "$f.taken" 2>/dev/null; then

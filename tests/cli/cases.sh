@@ -11,8 +11,8 @@
 # the shell reads the line. Pattern `=` means the first word of the arguments. Each run
 # gets a fresh copy of a folder. The nearest row `folder` above the run's row makes this
 # folder. If the status is 2, stderr must be one line "kcp-...: ..." that contains the
-# pattern, stdout must be empty, and no file `out` may be made. Else the output must
-# contain the pattern.
+# pattern, stdout must be empty, and no file `out` may be made. If the status is not 2, the
+# output must contain the pattern.
 B=$(cd "${1:-build}" && pwd) || exit 2
 top=$(cd "$(dirname "$0")/../.." && pwd) only=${2:-}
 W=$(mktemp -d) || exit 2
@@ -33,7 +33,7 @@ header() {             # FILE DICTIONARY [BYTES]: a .npy header, then BYTES zero
     truncate -s +"${3:-0}" "$1"
 }
 f8="'descr': '<f8', 'fortran_order': False" good="'shape': (13, 2, 3)"
-# Limits addresses to 2 GB, except under the address sanitizer, which needs more.
+# Limits virtual memory to 2 GB, except under the address sanitizer, which needs more.
 little_memory=true
 (ulimit -v 2000000; exec "$B/kcp-run" --version) >/dev/null 2>&1 &&
     little_memory='ulimit -v 2000000'

@@ -1,5 +1,5 @@
 #!/bin/sh
-# cli.sh -- checks what needs more than one command line of kcp-check: the table of paths,
+# cli.sh -- checks uses of kcp-check that need several command lines: the table of paths,
 # cases written and judged again, variants and references from shared objects.
 #
 # Book: CONTRIBUTING.md.  Checked by: make test, which runs it.  Next: cases.tsv.

@@ -1,6 +1,6 @@
 #!/bin/sh
-# flashinfer.sh -- checks FlashInfer-Trace files: a correct solution passes, a wrong
-# solution fails, a solution that cannot run is refused with one line. If flashinfer-bench
+# flashinfer.sh -- checks FlashInfer-Trace files: a correct solution must pass, a wrong
+# solution must fail, and a solution that cannot run must give one line. If flashinfer-bench
 # is installed, its reader must accept the folder.
 #
 # Book: users.md, "Prove your kernel in an hour".  Checked by: make test, which runs it.

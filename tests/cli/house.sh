@@ -1,7 +1,7 @@
 #!/bin/sh
 # house.sh -- checks rules of the source tree: includes and calls between directories,
-# columns, names, places of inline assembly, labels of the book, lines of jitter.sh,
-# records.
+# columns, names, where inline assembly is, labels of the book, records, and the source
+# lines that jitter.sh removes.
 #
 # Book: none.  Checked by: make test, which runs it.  Next: ../../CONTRIBUTING.md.
 # Usage: house.sh BUILD. Prints a line per broken rule, and fails if a rule is broken.
@@ -62,7 +62,8 @@ rules() {
         grep -q -- "#$label[ }]" book/*.md || echo "$at: the book has no $label"
     done
     sh tests/cli/jitter.sh build lines
-    # Chapter 20's checks must call each function of the installed headers wrongly.
+    # Chapter 20's checks must pass wrong arguments to each function of the installed
+    # headers.
     printf '#include "layer.h"\n' | ${CC:-cc} -E -P -Iref - |
         grep -o 'kcp_[a-z0-9_]*(' | grep -v '^kcp_copy(' | sort -u | while read -r f; do
         grep -qF "$f" tests/20_clusters/*.c || echo "tests/20_clusters: $f) is not called"

@@ -6,10 +6,10 @@
 #
 # Usage: jitter.sh BUILD [lines | build | run]. `lines` prints each mistake whose source
 # line is no longer in the file. `build` makes BUILD/kcp-check-jitter, in which the waits,
-# arrivals, copies and barriers of the sm_90a kernels sleep at random, and one such judge
-# per mistake, whose newest forward or backward lacks one wait. `run` needs an sm_90 GPU.
-# The kernels as shipped must pass, and each mistake must fail. EACH= sets the time
-# limit of one judge in seconds (150). MISTAKES="a b" selects mistakes.
+# arrivals, copies and barriers of the sm_90a kernels sleep at random. `build` also makes
+# one such judge per mistake, in which one kernel has the mistake. `run` needs an sm_90 GPU.
+# The kernels as shipped must pass, and each mistake must fail. EACH= sets the time limit of
+# one judge in seconds (150). MISTAKES="a b" selects mistakes.
 B=${1:-build} half=$2
 export LC_ALL=C
 # Most rows of the list remove one wait. Then a warp reads data that may not have arrived,
@@ -21,12 +21,12 @@ export LC_ALL=C
 # other ranks need its map. In `one_factor` and `steps_factor`, a decay underflows. In
 # `maps_exit`, a block ends while the cluster's other block still arrives at its barriers.
 # In `share_beta`, `wide_decay` and `wide_decay_gdn`, beta is wrong or a decay is missing,
-# but only with many heads. Four waits are not in the list, because nothing fails on an
-# H100 without these waits. At the named barrier before kb dSa, each warp reads only
-# columns that it wrote. The wait for dots before new values are loaded comes 1 us after
-# the products that read the old values. Values arrive before the chain reads them even
-# without a wait, because the chain's gates take longer. When g of the last step is loaded
-# again, finish has always read the previous g, even without a wait.
+# but only with many heads. Four waits are not in the list, because nothing fails on an H100
+# without these waits. Without the named barrier before kb dSa, each warp still reads only
+# columns that it wrote. Without the wait for `dots`, new values are loaded 1 us after the
+# products that read the old values. Without the wait for values, values still arrive before
+# the chain reads them, because gates arrive later. Without the wait before the second load
+# of the last step's g, `finish` has already read the previous g.
 mistakes() {
     all_mistakes | awk -F '|' -v only=" $MISTAKES " \
         'only == "  " || index(only, " " $1 " ")'
@@ -131,8 +131,8 @@ walk="$walk chain strip=4 walk=sequential"
 cases="$cases; live kda $walk; live gdn $walk"
 one="beta=sigmoid H=2 HV=8 K=128 V=128 C=64 lengths=700,900,65 l2norm h0 dht"
 one="$one gate=bounded"
-# `share`: 33 chunks of 144 heads, three chunks per block. `wide`: enough scans for all SMs,
-# so that each block scans 128 columns.
+# Case `share` has 33 chunks of 144 heads, so that a block gets three. Case `wide` has
+# enough scans for all SMs, so that each block scans 128 columns.
 many="beta=sigmoid K=128 V=128 C=64 l2norm h0 dht gate=softplus"
 share="live kda $many H=36 HV=144 lengths=193"
 for n in 1 2 1 3 1 1 2 1 1 4 1 1 2 1 3 1 1 1 2 1 5 1 1 2 1 1 3 1 1; do share="$share,$n"; done
@@ -172,7 +172,7 @@ for v in 08:v3_prepare_scan 08:v5_one_kernel 13:v2_stages 13:v4_scans_finish \
     echo "jitter.sh: with sleeps $v fails: $why"
     failed=1
 done
-# Runs three judges concurrently, because with more a judge could reach its time limit.
+# Runs at most three judges concurrently, because more could exceed their time limit.
 started=0
 for at in $(mistakes | cut -d'|' -f1,2); do
     name=${at%|*} v=${at#*|}

@@ -1,5 +1,5 @@
 #!/bin/sh
-# labs.sh -- checks make grade: messages about a student's wrong file, folders of files,
+# labs.sh -- checks `make grade`: messages about a student's wrong file, folders of files,
 # rows of STAFF=, wrong options.
 #
 # Book: book/labs/STAFF.md.  Checked by: make test, which runs it.
@@ -7,7 +7,7 @@
 # Usage: labs.sh BUILD. A broken file is graded by the lab's first row, or by all rows with
 # FULL=1.
 B=${1:-build} MAKE=${MAKE:-make}
-# Starts again through make, which passes its compilers and options to the grader.
+# Restarts this script through make, which passes its compilers and options to the grader.
 [ -n "$LAB_CFLAGS" ] || exec $MAKE --no-print-directory -s test-labs B="$B"
 W=$(mktemp -d) || exit 2
 trap 'rm -rf "$W"' EXIT

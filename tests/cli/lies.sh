@@ -1,6 +1,6 @@
 #!/bin/sh
-# lies.sh -- checks that a variant that crashes, hangs, exits, refuses or differs when
-# repeated fails with a message. The printed command must fail in the same way.
+# lies.sh -- checks that a variant fails with a message if it crashes, hangs, exits,
+# refuses, or differs between runs. The printed command must fail in the same way.
 #
 # Book: CONTRIBUTING.md, "How the judge works".  Checked by: make test, which runs it.
 # Usage: lies.sh BUILD.  Next: tests/judge/plants/liar.c.

@@ -2,8 +2,8 @@
 # slurm.sh -- tests ranks under srun and sbatch in a private Slurm of two nodes on one host.
 #
 # Book: chapter 20.  Checked by: make test, which runs it.  Next: mpi.sh.
-# Needs root, Open MPI and Debian's slurm-wlm (slurmctld, slurmd, munged), or else prints a
-# line. The private Slurm has separate ports, keys and folders, so a running Slurm is not
+# Needs root, Open MPI and Debian's slurm-wlm (slurmctld, slurmd, munged), else only prints
+# a line. The private Slurm has separate ports, keys and folders, so a running Slurm is not
 # affected. FULL=1 also submits lab 14 with its answer by book/labs/lab.sbatch.
 export B="${1:-build}"                     # of the lab's make too
 program=$(cd "$B" && pwd)/kcp-check
@@ -36,7 +36,7 @@ trap 'exit 1' INT TERM
 wrong() { echo "slurm.sh: $*"; failed=1; }
 chmod 755 "$W"
 mkdir "$W/state" "$W/munge" && chmod 700 "$W/munge"
-# Three ports that no concurrent run of this script has, below those of clients.
+# Selects three ports that concurrent runs of this script do not use, below ephemeral ports.
 host=$(hostname) port=$((10000 + $$ % 5000 * 3))
 head -c 64 /dev/urandom >"$W/munge/key" && chmod 600 "$W/munge/key"
 cat >"$W/slurm.conf" <<END

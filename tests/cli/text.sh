@@ -1,5 +1,5 @@
 #!/bin/sh
-# text.sh -- tests kcp-text (make run): its output page, and three files over ranks.
+# text.sh -- tests kcp-text (make run): its page, and training on three files over ranks.
 #
 # Book: none.  Checked by: make test, which runs it.  Next: cases.tsv, what it refuses.
 # Usage: text.sh BUILD.
@@ -19,7 +19,7 @@ mkdir folder
     wrong "a name with spaces: $(cat err)"
 [ "$(ls folder)" = one.html ] || wrong "it makes $(ls folder)"
 
-# Trains three steps on three files, on one rank and on five ranks, some with few bytes.
+# Trains three steps on three files (one has two bytes), on one rank and on five ranks.
 head -c 300 "$self" >one
 printf 'ab' >two
 head -c 90 "$self" >three

@@ -1,7 +1,7 @@
 #!/bin/sh
-# torch.sh -- tests kcp_torch: compares it with the token recurrence on one and three
-# ranks, lets FLA select it, trains its example over ranks, judges its functions.
-# .ci/torch installs PyTorch.
+# torch.sh -- tests kcp_torch: results against the token recurrence on one and three ranks,
+# selection by FLA, training of the example over ranks, the judge's verdicts. .ci/torch
+# installs PyTorch.
 #
 # Book: chapters 08, 13, 14.  Checked by: make test-torch, and make test, which run it.
 # Usage: torch.sh BUILD.  Next: torch_check.py.
@@ -11,7 +11,7 @@ W=$(mktemp -d) || exit 2
 trap 'rm -rf "$W"' EXIT
 unset RANK WORLD_SIZE MASTER_ADDR MASTER_PORT KCP_PLANT
 export KCP_LIB="$B/libkcp.so" OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=1
-# Ranks connect over loopback, independent of the address of this machine's name.
+# Ranks connect over loopback, so the address of this machine's name does not matter.
 export GLOO_SOCKET_IFNAME="${GLOO_SOCKET_IFNAME:-lo}"
 stop() {                         # prints WHAT, the errors and the end of the log
     echo "torch.sh: $*:"
@@ -33,8 +33,8 @@ KCP_LIB="$W/none.so" "$python" -c 'import kcp_torch' >"$W/log" 2>&1 &&
 grep -q 'KCP_LIB.*none.so\|KCP_LIB: found no file' "$W/log" || stop "KCP_LIB"
 
 # ranks N PROGRAM...: starts N ranks by torchrun. One version of torchrun fails without
-# --redirects, and --standalone uses one port for all jobs of a machine. Port 0 is any free
-# port.
+# --redirects. Port 0 is any free port, but --standalone would use one port for all jobs of
+# a machine.
 ranks() {
     n=$1; shift
     "$python" -m torch.distributed.run --redirects 9:3 --tee 9:3 --monitor_interval 0.2 \

@@ -6,8 +6,8 @@ Next: torch.sh; torch_gpu.py, streams and graphs on a GPU.
     python tests/cli/torch_check.py [--cuda]           one rank: double, or a GPU's types
     torchrun --nproc_per_node=3 tests/cli/torch_check.py [--cuda]         and over ranks
 
-On CPUs everything is compared in double, and ranks use gloo. With --cuda ranks use
-NCCL, and each rank has a GPU or shares one.
+On CPUs everything is compared in double, and ranks use gloo. With --cuda ranks use NCCL,
+and share GPUs if there are fewer GPUs than ranks.
 """
 import copy
 import inspect
@@ -56,7 +56,7 @@ def expect(ok, what):
 
 
 def error(got, want):
-    """Returns the relative error: max / max if got is double, else RMS / RMS."""
+    """Returns the relative error, in the maximum norm if `got` is double, else in RMS."""
     want, off = want.double(), got.double() - want.double()
     if not want.numel():
         return 0
@@ -155,7 +155,7 @@ def call(x, o, **more):
 def one_case(name, seed, cu, sizes, o, form="all_gather", group=None, cuts=None,
              chunk=64, wrap=lambda f, x: f(x), compare=close, save=False, limits=None,
              **more):
-    """Compares this rank's outputs and gradients with a recurrence of the whole batch."""
+    """Compares this rank's outputs and gradients with the recurrence on the whole batch."""
     x, do, dht = draw(seed, cu, *sizes, o)
     want = {n: t if t is None else t.double().clone().requires_grad_()
             for n, t in x.items()}
@@ -370,7 +370,7 @@ FLA = {"chunk_kda": "q k v g beta scale initial_state output_final_state"
 
 
 def interfaces():
-    """Checks that arguments have FLA 0.5.2's order, and reads C's structs."""
+    """Checks that arguments have FLA 0.5.2's order, and that structs of C can be read."""
     for name, words in FLA.items():
         ours = list(inspect.signature(getattr(kcp_torch, name)).parameters)
         expect(ours[:len(words.split())] == words.split(), f"{name}{ours}")
@@ -489,8 +489,8 @@ def false_hits(f, calls):
 
 
 def alike():
-    """A call that equals an earlier call in the cache's key skips checks. The calls
-    made below differ in one tensor each, and must not be false cache hits."""
+    """A call whose cache key equals that of an earlier call skips checks. Each call below
+    changes one tensor, and must not be a false cache hit."""
     x, _, _ = draw(5, (0, 40), 1, 2, 8, 8, options(gate=1, h0=True))
     odd = torch.empty(x["q"].numel() + 1, dtype=D)[1:].view_as(x["q"]).copy_(x["q"])
     wide = torch.stack([x["q"], x["k"]], -1)[..., 0]
@@ -526,7 +526,7 @@ def alike():
 
 
 def compiled(group=None):
-    """Checks that torch.compile of a whole graph does not change results, also on ranks."""
+    """Checks that torch.compile of a whole graph does not change results on any rank."""
     if not kcp_torch.ops.available:
         return f"torch.compile: needs PyTorch 2.4, this is {torch.__version__}: skipped"
     o = options(gate=1)
@@ -558,7 +558,7 @@ def compiled(group=None):
 
 
 def two_threads(groups):
-    """Checks that concurrent calls of two threads, each with its group, do not mix."""
+    """Checks that concurrent calls of two threads with different groups do not mix."""
     lists = [[], []]
 
     def work(i):
@@ -607,7 +607,8 @@ def ranks():
         expect(t.item() == R, "the group's communicator works after release")
         return
     two_threads([dist.new_group(), dist.new_group()])
-    # Tests two checkpointed layers on one group. The second reads the first's output.
+    # Tests two checkpointed layers on one group. The second layer reads output of the
+    # first.
     c, o = kcp_torch.build_cp_context(PACKED, world), options(gate=1, h0=True)
     x, do, _ = draw(60, PACKED, 1, 2, 8, 8, o)
     outs = []

@@ -3,8 +3,8 @@
 Book: chapter 19.  Checked by: itself; the zigzag layout must not be taken.
 Next: ../../bench/peers/fla_tests.sh, FLA's own tests on a GPU.
 
-Usage: torch_fla.py DIR [VERSION...]: DIR gets the wheels. A VERSION may be "newest".
-Each version has a separate process. On a CPU, a substitute for Triton's driver lets FLA
+Usage: torch_fla.py DIR [VERSION...]: downloads wheels to DIR. A VERSION may be "newest".
+Each version runs in a separate process. On a CPU, a substitute for Triton's driver lets FLA
 be imported.
 """
 import importlib.util

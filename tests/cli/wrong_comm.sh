@@ -2,8 +2,8 @@
 # wrong_comm.sh -- checks that the judge rejects layers with wrong communication.
 #
 # Book: CONTRIBUTING.md, "How the judge works".  Checked by: HONEST, which passes.
-# Usage: wrong_comm.sh BUILD. Ranks are threads, or use two GPUs with NCCL=2 or one GPU
-# with NCCL=2 SHARED=1. STAGES= and FORMS= select stages and forms. Next: ../share_gpu.sh.
+# Usage: wrong_comm.sh BUILD. Ranks are threads. NCCL=2 selects two GPUs, and NCCL=2
+# SHARED=1 one GPU. STAGES= and FORMS= select stages and forms. Next: ../share_gpu.sh.
 B=$(cd "${1:-build}" && pwd) || exit 1
 top=$PWD failed=0 seen=0
 W=$(mktemp -d) || exit 1
@@ -57,8 +57,8 @@ for stage in ${STAGES:-08 13 14 15 16}; do
             $run "$B/kcp-check" --variant "$W/$mistake.so" $how --limit 60 --repeats 2 \
                 --case "$(cases_of $stage "${form#any}")" --stage $stage >"$W/output" 2>&1
             status=$?
-            # The layer must fail by wrong values, not by a timeout or because nothing ran.
-            # ELSEWHERE must fail by a timeout of the library or of the judge.
+            # A layer must fail by wrong values, not by a timeout or because nothing ran.
+            # Mistake ELSEWHERE must fail by a timeout of the library or of the judge.
             grep -q '^  FAIL .*: error ' "$W/output" && status=$status.wrong
             grep -Eq '^  FAIL .*(made no progress|ran past its time)' "$W/output" &&
                 status=$status.hung

@@ -30,11 +30,11 @@ import sys
 import tempfile
 
 LIST = "tests/proxy/threads_alone.tsv"
-# Number of fences per file that this program cannot see: a barrier for threads follows the
-# write, and another warp issues the load that overwrites the bytes.
+# Number of fences per file whose removal this program cannot find, because a barrier for
+# threads follows the write, and another warp issues the load that overwrites the bytes.
 UNSEEN = {"cuda/17_ladder/v8_tma_sm90.cu": 1,
           "cuda/18_hopper/backward/finish_gdn_sm90.cu": 2}
-# An instruction has the first kind whose pattern matches its beginning.
+# The kind of an instruction is the first pattern that matches the instruction's beginning.
 KINDS = re.compile(r"""
     (?P<FENCES>fence\.proxy\.async)
     |(?P<MULTIPLIES>wgmma\.mma_async)
@@ -50,8 +50,7 @@ names = {}                               # of files, by their number in the PTX
 
 
 class Step:
-    """An instruction of a kind in KINDS, and the writes that reach the step
-    unfenced."""
+    """An instruction of a kind in KINDS, and the writes that reach it without a fence."""
     def __init__(self, kind, conditional, targets, place):
         self.kind, self.conditional = kind, conditional
         self.targets, self.place = targets, place
@@ -71,8 +70,8 @@ def read_step(text, place):
 
 
 def leaves(s, i):
-    """Returns the write that still has no fence after step i, or None. After every
-    fence or SYNCS there is none."""
+    """Returns the write that still has no fence after step i, or None. After a fence or
+    SYNCS, returns None."""
     if s.kind == "WRITES":
         return i
     if s.kind in ("FENCES", "SYNCS"):
@@ -81,8 +80,8 @@ def leaves(s, i):
 
 
 def unfenced_after(s, i):
-    """Returns all writes without a fence after step i. SYNCS does not end a
-    write, because an engine may still overwrite the written bytes."""
+    """Returns all writes without a fence after step i. SYNCS removes no write, because an
+    engine may still overwrite the written bytes."""
     if s.kind == "FENCES" and not s.conditional:
         return 0
     return s.unfenced | (1 << i if s.kind == "WRITES" else 0)
