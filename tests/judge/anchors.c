@@ -3,10 +3,10 @@
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_cases.c.
  * Next: case_text.c, which parses the words of the table.
  *
- * Drawn cases combine properties by chance. Anchors always include these combinations:
- * a state that stays alive across at least four ranks, in every form and model; several
- * chunks, several heads and given states at each tensor-core size; keys with equal
- * cosines (alike keys); alternating gates; null rows; optional inputs omitted. */
+ * Random cases combine properties by chance. Anchors always include: states that do not
+ * decay over four or more ranks, in every form and model; several chunks, several heads
+ * and initial states at each tensor-core size; nearly equal (alike) keys; alternating
+ * gates; rows of zeros; no optional inputs. */
 #include "judge.h"
 
 #include <stdlib.h>
@@ -29,7 +29,7 @@ static int is(const struct kcp_stage *s, const char *list)
     return strstr(list, number) != NULL;
 }
 
-/* Replaces each `word` in a row's text. */
+/* Replaces each occurrence of `word` in `text` by the text `by`. */
 static void replace(char *text, const char *word, const char *by)
 {
     const size_t n = strlen(word), more = strlen(by);
@@ -44,7 +44,7 @@ static int alternatives(const char *list)
     return n;
 }
 
-/* Returns the number of alternatives of the longest list in the text. */
+/* Returns the number of alternatives of the longest list {a|b|c} in the text. */
 static int repeats_of(const char *text)
 {
     int most = 1;
@@ -53,7 +53,7 @@ static int repeats_of(const char *text)
     return most;
 }
 
-/* Copies the text with alternative i mod n of each list of n alternatives. */
+/* Copies the text with alternative i mod n of each list {a|b|c} of n alternatives. */
 static void choose(const char *text, int i, char *out)
 {
     while (*text) {
@@ -105,7 +105,7 @@ static void add_empty_rank(struct anchors *a)
         k->cuts[r] = (r - (r > R / 2)) * k->call.T / (R - 1);
 }
 
-/* Adds the cases of a row for every alternative. */
+/* Adds the cases of a row, once for each alternative of the longest list. */
 static void add_cases(struct anchors *a, const char *text)
 {
     char chosen[2000], *rest;

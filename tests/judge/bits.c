@@ -1,4 +1,4 @@
-/* bits.c -- checks that neither a NaN sequence nor more ranks change output bits.
+/* bits.c -- checks that output bits depend on neither other sequences nor ranks.
  *
  * Book: chapters 06, 08, 13, 15, 16.  Checked by: itself: the outputs of the NaN
  * sequence must change.  Next: ../08_forward/graph.c.
@@ -15,10 +15,10 @@
 #include <math.h>
 #include <string.h>
 
-/* Counts the bytes that differ between outputs o and `to`, where row 0 of o is row
- * `first` of `to`. bytes[1] counts rows of sequence `bad` (0 if k is NULL), and
- * bytes[0] counts other rows. Skips states that the rank does not own, which are NaN in
- * `want`. */
+/* Counts the bytes in which output o differs from the rows of output `to` that start at
+ * row `first`. Bytes of sequence `bad` count in bytes[1], other bytes in bytes[0]. If k
+ * is NULL, all count in bytes[0]. Skips the states of other ranks, which are NaN in
+ * o->want. */
 static void count_bytes(const struct buffer *o, const struct buffer *to, int64_t first,
                         const struct kcase *k, int bad, int64_t bytes[2])
 {
@@ -60,8 +60,8 @@ static void fill_nan(struct tensor_set *to, const struct tensor_set *from,
     }
 }
 
-/* Fills one sequence at a time with NaN, and counts the output bytes that change:
- * bytes[1] in the NaN sequence, bytes[0] in the other sequences. */
+/* Fills one sequence after another with NaN. Counts the output bytes that change: in
+ * the NaN sequence in bytes[1], in the other sequences in bytes[0]. */
 static int run_alone(const struct kcp_variant *v, const struct kcp_stage *s,
                      const struct memory *mem, const struct kcase *k,
                      enum kcp_pass pass, int64_t bytes[2], char *why, size_t n)
@@ -100,15 +100,15 @@ static int alone_pass(struct kcp_report *rep, const struct kcp_variant *v,
     EXPECT(rep, !bytes[0], "%s, R = %d: NaN in one sequence changes %lld output "
                            "bytes of other sequences", v->name, k.call.R,
            (long long)bytes[0]);
-    EXPECT(rep, bytes[1] > 0, "%s: outputs of the NaN sequence have no NaN", v->name);
+    EXPECT(rep, bytes[1] > 0, "%s: NaN does not change the NaN sequence", v->name);
     return KCP_OK;
 }
 
 /* ---- two runs on equal inputs */
 
-/* Compares the output bits of two runs. Run `to` has one rank, or as many ranks as run
- * x. On a GPU, if the two runs save different blocks, the outputs of the forward before
- * 13 are not compared, because different kernels may compute these outputs. */
+/* Requires equal output bits of runs x and `to`. Run `to` has one rank, or as many as
+ * run x. If option `save` differs on a GPU, skips the outputs of the forward that stage
+ * 13 runs first, because different kernels may compute these outputs. */
 static void compare(struct kcp_report *rep, const struct trial *x,
                     const struct trial *to, const char *words)
 {
@@ -123,9 +123,9 @@ static void compare(struct kcp_report *rep, const struct trial *x,
             if (!o->want || !p) continue;
             if (other_block && stage_of_field(x->stage, o->field) != x->stage) continue;
             const int64_t bytes = buffer_other_bytes(o, p, o->first - p->first);
-            EXPECT(rep, !bytes, "%s, %s: on rank %d of %d, form %s, %lld bytes of %s "
-                   "differ from %s on %d ranks", x->variant->name, words, r, x->R,
-                   kcp_form_names[x->rank[r].call.form], (long long)bytes,
+            EXPECT(rep, !bytes, "%s, %s: rank %d of %d, form %s: %lld bytes of %s "
+                   "differ from those of %s on %d ranks", x->variant->name, words, r,
+                   x->R, kcp_form_names[x->rank[r].call.form], (long long)bytes,
                    o->field->name, to->variant->name, to->R);
         }
 }
@@ -144,8 +144,8 @@ static int run_like(struct kcp_report *rep, struct trial x, const struct trial *
     return status;
 }
 
-/* Compares one rank with 2, 3, 4, 8 ranks, and with 7 ranks of which one is empty, in
- * the forms that compose maps in order. */
+/* Compares the outputs of one rank with those of 2, 3, 4 and 8 ranks, and of 7 ranks of
+ * which one is empty, in the forms that compose maps in order. */
 static int canonical_pass(struct kcp_report *rep, const struct kcp_variant *v,
                           const struct kcp_stage *s, const struct memory *mem,
                           struct kcase k, enum kcp_pass pass)
@@ -325,10 +325,10 @@ static int canonical_13(struct kcp_report *rep) { return judge_stage(rep, "13", 
 static int canonical_15(struct kcp_report *rep) { return judge_stage(rep, "15", 1); }
 static int canonical_16(struct kcp_report *rep) { return judge_stage(rep, "16", 1); }
 
-#define ALONE "a sequence of NaN changes no bit of other sequences, on the CPU " \
-              "and in all kernels"
-#define CANONICAL "with canonical segments a kernel gives equal bits for R = 1, " \
-                  "2, 3, 4 and 8 in 3 forms"
+#define ALONE "NaN in one sequence changes no output bit of other sequences, in all " \
+              "variants except mutants"
+#define CANONICAL "with canonical segments (cut at fixed tokens) a kernel gives " \
+                  "equal bits on 1, 2, 3, 4 and 8 ranks, in 3 forms"
 KCP_CHECK(check_03_alone) = { "03_wy", "alone", ALONE, alone_03 };
 KCP_CHECK(check_08_alone) = { "08_forward", "alone", ALONE, alone_08 };
 KCP_CHECK(check_13_alone) = { "13_backward", "alone", ALONE, alone_13 };

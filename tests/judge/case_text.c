@@ -17,7 +17,7 @@ static const char *const acts[] = { "none", "silu" };
 static const char *const owners[] = { "contiguous", "zigzag", "striped", "dealt" };
 static const char *const walks[] = { "auto", "sequential", "blelloch" };
 
-/* Integers, printed as "HV=4" unless they have the usual value. */
+/* Integers. case_print writes "HV=4", but nothing if HV has its usual value. */
 #define NUMBER(word, name, low, high, usual) \
     { word, offsetof(struct kcase, name), sizeof ((struct kcase *)0)->name, low, high, \
       usual }
@@ -32,7 +32,7 @@ numbers[] = {
     NUMBER("masks=", masks, 0, 3, 0), NUMBER("L=", L, 1, INT32_MAX, 0),
     NUMBER("id=", id, 0, 99999, 0),       /* id selects ranges, streams, layers */
     NUMBER("seed=", seed, 0, INT64_MAX, -1) };
-/* Enums, printed as `word` (may be empty) and the value's name. */
+/* Enums. case_print writes `word`, which may be empty, and the value's name. */
 static const struct { const char *word; size_t at; const char *const *name; int n; }
 lists[] = {
     { "", offsetof(struct kcase, regime), regime_name, REGIMES },
@@ -66,7 +66,7 @@ static int64_t *long_at(const struct kcase *k, size_t at)
     return (int64_t *)(void *)int_at(k, at);
 }
 
-/* Prints x with nine digits, or with seventeen if nine digits do not read back as x. */
+/* Prints x with nine digits, or with seventeen if nine do not determine x exactly. */
 static const char *real_text(double x, char text[40])
 {
     snprintf(text, 40, "%.9g", x);
@@ -174,7 +174,7 @@ static int read_word(struct kcase *k, char *word, int *ncuts)
     return real(value, -1e30, 1e30, &c->scale) && c->scale != 0;
 }
 
-/* Maximum number of chunks per case, because a plan has tables with a row per chunk. */
+/* Maximum number of chunks per case, because a plan's tables have a row per chunk. */
 enum { PIECES = 1 << 20 };
 
 int case_parse(const char *text, struct kcase *k, char *why, size_t n)
@@ -209,16 +209,16 @@ int case_parse(const char *text, struct kcase *k, char *why, size_t n)
     if (ncuts && c->R == 1) c->R = ncuts - 1;
     for (int r = 0; !ncuts && r <= c->R; r++) k->cuts[r] = r * c->T / c->R;
     if (c->HV % c->H) {
-        snprintf(why, n, "HV=%d, H=%d", c->HV, c->H);
+        snprintf(why, n, "HV=%d, no multiple of H=%d", c->HV, c->H);
         return 1;
     }
     if (ncuts && ncuts != c->R + 1) {
-        snprintf(why, n, "R=%d and %d cuts", c->R, ncuts);
+        snprintf(why, n, "R=%d, but %d numbers in cuts=", c->R, ncuts);
         return 1;
     }
     const int64_t step = k->L && k->L < c->C ? k->L : c->C;
     if (c->T / step > PIECES) {
-        snprintf(why, n, "%lld tokens in pieces of %lld (over %d pieces)",
+        snprintf(why, n, "%lld tokens in chunks of %lld: more than %d chunks",
                  (long long)c->T, (long long)step, PIECES);
         return 1;
     }

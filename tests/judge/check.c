@@ -41,10 +41,10 @@ static enum tolerance row_of(const struct slice *s, int is_M)
     return one_of(f, "g G beta rstd_q rstd_k") ? TOLERANCE_ACTIVATED : TOLERANCE_STATES;
 }
 
-/* Returns the limit for alike keys, which make I + L ill-conditioned. If keys are
- * equal, rounding the inputs to bf16 changes dv, da (DPLR), domega (GDN-2) and
- * dbeta_base (chapter 15) by 1e-2. At a cosine of 0.9, rounding changes db of DPLR by
- * 2e-3, but kernel v2_tiles of chapter 16 has an error of 1.4e-2. */
+/* Returns the limit for alike (nearly equal) keys, which make I + L ill-conditioned. If
+ * keys are equal, rounding the inputs to bf16 changes dv, da (DPLR), domega (GDN-2) and
+ * dbeta_base (chapter 15) by 1e-2. DPLR's db has this limit from a cosine of 0.9:
+ * rounding changes db by 2e-3, but kernel v2_tiles errs by 1.4e-2. */
 static double alike_limit(const struct slice *s, double limit, int twice)
 {
     const char *f = s->field->name;
@@ -57,9 +57,9 @@ static double alike_limit(const struct slice *s, double limit, int twice)
     return limit;
 }
 
-/* Returns the limit of the error. If beta may reach 2, the limit of bf16
- * doubles. If beta may reach 2 and keys are alike, the limit of fp32 is four times as
- * large, because L, a sum of K products, is rounded. */
+/* Returns the limit of the error. If beta may reach 2, the bf16 limit doubles. If beta
+ * may reach 2 and keys are alike, the fp32 limit is four times as large, because L, a
+ * sum of K products, is rounded. */
 double tolerance(const struct slice *s, int is_M)
 {
     const enum kcp_storage as = s->judged;
@@ -73,8 +73,8 @@ double tolerance(const struct slice *s, int is_M)
                         : limit * (1 + twice);
 }
 
-/* A slice viewed as an array [outer][heads][inner]. A map's parts h and M are checked
- * separately; columns `from` to `to` - 1 are one part. */
+/* A slice viewed as an array [outer][heads][inner]. If the slice contains maps, only
+ * columns `from` to `to` - 1 are checked, which are h or M of each map. */
 struct view { int64_t outer, heads, inner, from, to; int is_M; };
 
 int head_axis(const struct kcp_field *f)
@@ -104,7 +104,7 @@ static struct view view_of(const struct slice *s, int part)
     return w;
 }
 
-/* Returns 1 if element i is in the part that w describes. A map has V+K columns. */
+/* Returns 1 if element i is in the columns that w selects. A map has V+K columns. */
 static int inside(const struct slice *s, const struct view *w, int64_t i)
 {
     if (s->field->store != KCP_MAP) return 1;
@@ -145,7 +145,7 @@ static double natural(const struct slice *s, const struct view *w, int64_t outer
     return rms_head(s, w, s->all, outer, -1);
 }
 
-/* Writes the global indices of element `at`, like "[12][0][3]". Returns its length. */
+/* Writes the global indices of element `at`, like "[12][0][3]". Returns the length. */
 static int index_of(const struct slice *s, int64_t at, char *text, size_t n)
 {
     int64_t index[4] = { 0 };
@@ -187,14 +187,14 @@ static void note(struct worst *w, const struct slice *s, const struct view *v,
     index_of(s, first, w->first, sizeof w->first);
 }
 
-/* Returns the size by which an error is divided: the RMS of the slice, but at least
- * - for fewer than 64 tokens, the RMS of that head over all ranks;
- * - if the whole batch has fewer than 64 tokens, a hundredth of the natural size; or
- *   the natural size itself for a gradient with one number per token (dbeta, GDN's dg).
- *   Such a number is a dot product; if its terms cancel, rounding the states to bf16
- *   changes the number by 4e-2;
- * - for the gradient of a parameter, the RMS of a sum of as many terms with random
- *   signs, because a sum whose terms cancel does not show how large the terms are. */
+/* Returns the size by which an error is divided: the RMS of the expected slice, but
+ * - for fewer than 64 tokens, at least the RMS of the head over all ranks;
+ * - for a batch of fewer than 64 tokens, also at least a hundredth of the natural size,
+ *   or the whole natural size for a gradient with one number per token (dbeta, GDN's
+ *   dg): this number is a dot product, and if its terms cancel, rounding the states to
+ *   bf16 changes the number by 4e-2;
+ * - for the gradient of a parameter, which is a sum, at least the RMS that the sum
+ *   would have if its terms had random signs, because the terms may cancel. */
 static double size_of(const struct slice *s, const struct view *v, int64_t h,
                       double nat, int64_t all_outer)
 {
@@ -210,19 +210,19 @@ static double size_of(const struct slice *s, const struct view *v, int64_t h,
     return size;
 }
 
-/* Returns the factor that raises a limit for n numbers. The RMS of n rounding errors
- * has a relative standard deviation of 1 / sqrt(2 n), which is a fifth for n = 12. */
+/* Returns the factor by which the limit for n numbers rises. The RMS of n rounding
+ * errors has a relative standard deviation of 1 / sqrt(2 n): a fifth for n = 12. */
 static double by_chance(int64_t n)
 {
     return n < 64 ? 1 + 1 / sqrt(2 * fmax((double)n, 1)) : 1;
 }
 
-/* Returns the largest factor by which a limit may be multiplied. In bf16 the factor is
- * 4, but 8 for a batch of two tokens and 16 for one token, because an output is then
- * one dot product times a row, and the terms of the dot product may cancel (an H200
- * needed a factor of 5 for three of seventeen seeds). In fp32 the factor is 40; 40
- * times the fp32 limit is a twelfth of the bf16 limit for an output, and a fifth of the
- * bf16 limit for the gradient of a gate. */
+/* Returns the largest factor by which a limit may rise. In bf16 the factor is 4, but 8
+ * for a batch of two tokens and 16 for one token. The output of one token is a dot
+ * product times a row, and the terms of the dot product may cancel: on an H200, three
+ * of seventeen seeds needed a factor of 5. In fp32 the factor is 40, and 40 times the
+ * fp32 limit is a twelfth of the bf16 limit for an output, and a fifth for the gradient
+ * of a gate. */
 double limit_rises_by(enum kcp_storage judged, const struct kcp_call *c)
 {
     const double tokens = fmax(1, (double)(c->plan ? c->plan->T : c->T));
@@ -234,22 +234,22 @@ double limit_rises_by(enum kcp_storage judged, const struct kcp_call *c)
  * a sum of n products, where n is the larger of K and the number of tokens in a chunk.
  * The partial sum of k random terms grows as sqrt(k), and each partial sum is rounded,
  * so the error is sqrt(1 + n / 2): 5.7 for n = 64. The result is limited to 4, because
- * kernels sum in several registers, and to 1 in bf16, because bf16 kernels sum in
- * fp32. */
+ * kernels sum in several registers. In bf16 the result is 1, because bf16 kernels sum
+ * in fp32. */
 static double roundings(const struct slice *s)
 {
     const double n = fmax(s->call->K, fmin(s->call->C, (double)s->call->T));
     return s->judged == KCP_F32 ? fmin(4, sqrt(1 + n / 2)) : 1;
 }
 
-/* Returns the factor that raises a limit if the effect of one more rounding is unknown
- * (bench): by_chance(), except for the gradient of a parameter. That gradient is a sum
- * over tokens, divided by a random sum of as many terms (size_of). If each term has an
- * error of dg's limit, the error of the sum is a normal number. Its standard deviation
- * is this limit, so it exceeds three standard deviations once in 370 cases. The RMS of
- * n such errors exceeds 1 + 3 / sqrt(2 n) standard deviations about as rarely. Measured
- * for GDN and 32768 tokens: one more rounding changes dA_log of four heads by 1.7e-2,
- * 3e-3, 1.2e-2 and 5e-4. */
+/* Returns the factor by which a limit rises if the effect of one more rounding is
+ * unknown, as in kcp-bench. The factor is by_chance(), except for the gradient of a
+ * parameter. That gradient is a sum over tokens, and size_of divides its error by the
+ * RMS of a sum with random signs. If each term has an error of dg's limit, the error of
+ * the sum is normally distributed, and dg's limit is its standard deviation. One such
+ * error in 370 exceeds three standard deviations; the RMS of n such errors exceeds 1 +
+ * 3 / sqrt(2 n) about as rarely. Measured for GDN and 32768 tokens: one more rounding
+ * changes dA_log of four heads by 1.7e-2, 3e-3, 1.2e-2 and 5e-4. */
 static double by_chance_alone(const struct slice *s, const struct view *v)
 {
     const double n = fmax(1, (double)(v->outer * v->inner));
@@ -257,11 +257,11 @@ static double by_chance_alone(const struct slice *s, const struct view *v)
     return over_tokens ? 1 + 3 / sqrt(2 * n) : by_chance(v->outer * v->inner);
 }
 
-/* Returns a factor f. A limit is at least f times the change of the exact result that
- * one more rounding of the inputs (in a layer: of each chapter's outputs) causes. f is
- * 3 times roundings(), because a kernel also rounds intermediate numbers. For chapters
- * 10, 13 and 16 f is 6 times roundings(), because their kernels compute six products in
- * a chain, and no chapter has these products as outputs. */
+/* Returns a factor f. A limit is at least f times the change that one more rounding
+ * causes in the exact result. The inputs are rounded; in a layer, also each chapter's
+ * outputs. f is 3 times roundings(), because a kernel also rounds intermediate numbers.
+ * In chapters 10, 13 and 16, f is 6 times roundings(), because a kernel chains six
+ * products that no chapter outputs. */
 static double times_moved(const struct slice *s)
 {
     const int many = one_of(s->stage->name, "10_wy_backward 13_backward 16_family");
@@ -292,12 +292,12 @@ static double conditioned(const struct slice *s, const struct view *v, int64_t h
 }
 
 /* Returns the limit of row a of head h. One wrong token among many hardly changes the
- * error of the head, so each row also has a limit. This is the larger of three times
- * the head's limit and 1.5 times the limit that `conditioned` computes for the row from
- * the effect of one more rounding. Correct kernels reach 2.9 times the head's limit in
- * forward and 1.8 times in backward (H200, seeds 4 to 6). The factor three becomes five
- * in chapter 16, and if the effect of rounding is unknown. With alike keys, rows at the
- * end of a chunk have errors far above the effect of one more rounding, so the row
+ * error of the head, so each row also has a limit. The row's limit is three times the
+ * head's limit, or 1.5 times the limit from the effect of one more rounding on the row,
+ * whichever is larger. Correct kernels reach 2.9 times the head's limit in forward and
+ * 1.8 times in backward (H200, seeds 4 to 6). In chapter 16, and if the effect of
+ * rounding is unknown, the factor is five instead of three. With alike keys, rows at
+ * the end of a chunk have errors far above the effect of one more rounding, so the row
  * limit is five times the head's limit. */
 static double row_limit(const struct slice *s, const struct view *v, int64_t a,
                         int64_t h, double size, double own, int64_t all_outer,

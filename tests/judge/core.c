@@ -44,8 +44,8 @@ static void move_to_front(int i)
     order.at[0] = at;
 }
 
-/* Returns the index of the first case that rejects the mutant, which needs an error
- * above the tolerance, or -1. */
+/* Returns the index of the first case in which the mutant's error exceeds the limit, or
+ * -1 if there is no such case or the mutant fails in another way before. */
 static int rejected_by(struct isolated *x, int n, enum kcp_storage judged,
                        struct verdict *t)
 {
@@ -61,10 +61,10 @@ static int rejected_by(struct isolated *x, int n, enum kcp_storage judged,
     return -1;
 }
 
-/* With --ranks R, or R processes, all cases have R ranks, but some mistakes change a
- * result only with another number of ranks. So a mutant that survives with R ranks is
- * "not decidable" if the list without --ranks rejects it, but only in cases with
- * another number of ranks. */
+/* Returns 0 if cases with R ranks cannot show the mutant's mistake. With --ranks R, or
+ * R processes, all cases have R ranks. A mutant that passes them is not decidable if,
+ * in the list without --ranks, only cases with another number of ranks reject the
+ * mutant. */
 static int is_decidable(const struct kcp_stage *s, const struct kcp_variant *v,
                         const struct options *o, enum kcp_storage judged)
 {
@@ -189,8 +189,8 @@ static struct kcase *list_of(const struct kcp_stage *s, const struct kcp_variant
     return memcpy(list, o->given, (size_t)*n * sizeof *list);
 }
 
-/* Returns the number of passes that were n/a in cases whose other pass ran. Passes that
- * the variant's record excludes do not count. */
+/* Returns how many of the two passes were n/a in a case whose other pass ran. A pass
+ * that the variant's record excludes does not count. */
 static int count_passes_na(const struct kcp_variant *v, const struct tally *y)
 {
     return (y->no_forward && strncmp(v->shapes, "backward;", 9)) +

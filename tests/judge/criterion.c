@@ -1,7 +1,7 @@
 /* criterion.c -- runs the judge under Criterion on one node. Each stage is a test, and
  * each test is a process.
  *
- * Book: CONTRIBUTING.md.  Checked by: itself.  Next: main.c, the same core without it.
+ * Book: CONTRIBUTING.md.  Checked by: itself.  Next: main.c, without Criterion.
  *
  * Options are environment variables (STAGE, SEED, FULL; and on GPUs DEVICE=1,
  * BACKEND=nccl, RANKS=4), because each test is a new process. Threads that run ranks
@@ -20,7 +20,7 @@ static const char *setting(const char *name)
     return s && *s ? s : NULL;
 }
 
-/* Lists the names that checks without a stage use in its place, then the stages. */
+/* Lists the names under which checks of no stage are grouped, then the stages. */
 static int find_stages(const char *name[MOST_STAGES])
 {
     const char *only = setting("STAGE");

@@ -7,9 +7,9 @@
  * case_007/words.txt contains the case as text for --case. case_007/forward/ contains
  * the inputs, one file per field (do.npy for do_), and case.txt with sizes and options.
  * Another program writes one output file per field to the same directory. By default
- * the list has drawn cases and anchors of small sizes and of tensor-core sizes, and
- * cases with K != V up to 256. --small selects only small drawn cases, --shapes only
- * the given K and V; --case replaces the list. */
+ * the cases are random cases and anchors, of small and of tensor-core sizes, and cases
+ * with K != V up to 256. With --small only small random cases are written, with
+ * --shapes only cases with the given K and V, with --case only the given cases. */
 #include "emit.h"
 #include "base/npy.h"
 #include "paths.h"
@@ -214,8 +214,8 @@ int emit_cases(const char *dir, const struct options *o)
 {
     const struct kcp_stage *s = o->stage ? stage_find(o->stage) : NULL;
     if (!s) {
-        fprintf(stderr, "kcp-check: --emit needs --stage, with a stage that has "
-                "arrays\n");
+        fprintf(stderr, "kcp-check: --emit needs --stage and a stage that has "
+                "arrays, e.g. 05\n");
         return 2;
     }
     int n = 0;

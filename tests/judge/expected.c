@@ -49,8 +49,8 @@ static double correlation(const struct kcp_call *c)
 }
 
 /* Returns the RMS over heads that dA_log would have if the signs of its terms were
- * random. With y = x + dt, each token adds dx y to dA_log, or dx softplus(y) /
- * sigmoid(y) for a softplus gate. */
+ * random. With x = g_raw, dx = dg_raw and y = x + dt_bias, each token adds dx y to
+ * dA_log or, for a softplus gate, dx softplus(y) / sigmoid(y). */
 static double rms_dA(const struct tensor_set *b, const struct kcp_call *c)
 {
     const struct tensor *x = tensor_find(b, "g_raw"), *dt = tensor_find(b, "dt_bias");
@@ -117,8 +117,8 @@ static int outputs_of(struct tensor_set *want, const struct kcp_stage *s,
     }
 }
 
-/* Adds inputs that earlier chapters compute (for stage 01, the token recurrence
- * computes them), rounded to type `judged`. */
+/* Adds the inputs that earlier chapters compute (in stage 01, the token recurrence),
+ * rounded to type `judged`. */
 static int inputs_before(struct tensor_set *in, const struct kcp_stage *s,
                          const struct kcase *k, enum kcp_pass pass,
                          enum kcp_storage judged)
@@ -169,9 +169,9 @@ static int move_once(struct tensor_set *to, const struct kcase *k,
     return status;
 }
 
-/* Adds the squared differences of one more draw to current->sums. If an output depends
- * on few numbers, one draw is not enough: for one gradient, eight draws gave changes
- * from 2e-3 to 1.4e-2. */
+/* Draws one more random rounding of the inputs, and adds the squared changes of the
+ * outputs to current->sums. One draw is not enough for an output that depends on few
+ * numbers: eight draws changed one gradient by 2e-3 to 1.4e-2. */
 static int add_draw(const struct kcp_plan *p)
 {
     struct tensor_set one = { 0 };
@@ -194,7 +194,7 @@ static int add_draw(const struct kcp_plan *p)
     return status;
 }
 
-/* Computes current->moved, the RMS over MOVED_DRAWS draws. Missing draws count as 0. */
+/* Sets current->moved to sqrt(sum of the squares of `draws` draws / MOVED_DRAWS). */
 static int find_moved(int draws)
 {
     const int R = current->stage->ranks ? current->k.call.R : 1;

@@ -4,8 +4,8 @@
  * runs such commands.  Next: core.c.
  *
  * A variant that depends on earlier calls may pass if the failed case runs alone. So
- * new processes run the failed case again after 0, 1, 3 and then 7 earlier cases, until
- * the case fails again. */
+ * the judge repeats the failed case in new processes, after 0, 1, 3 and 7 earlier
+ * cases, until the case fails again. */
 #include "isolation.h"
 #include "comm/options.h"
 
@@ -100,7 +100,7 @@ static void show_command(struct isolated *x, int i, const struct verdict *t)
     int seen = 1, n = cases_before(x, i, t, &seen);
     n = words_of(x, i - n, i, words);
     if (n == 1) snprintf(after, sizeof after, " after case %d", x->list[i - 1].id);
-    else if (n) snprintf(after, sizeof after, " after %d others", n);
+    else if (n) snprintf(after, sizeof after, " after %d other cases", n);
     shell_word(x->object ? x->object : x->variant->name, name, sizeof name);
     printf("        case %d%s", x->list[i].id, after);
     if (!seen) printf(" (this case did not fail when it was run again)");

@@ -1,4 +1,4 @@
-/* family.c -- draws inputs of chapters 15 and 16: spikes, masks and live states.
+/* family.c -- draws inputs of chapters 15 and 16, such as spikes, masks and gates.
  *
  * Book: chapters 15 and 16, and field notes "Inputs are part of the proof".
  * Checked by: tests/judge/self_cases.c.  Next: tests/15_scan/checks.c.
@@ -51,8 +51,8 @@ void family_draw(struct tensor_set *b, const struct kcase *k)
     }
 }
 
-/* Draws a mask in runs; their mean length is `run` tokens. With probability `chance` a
- * run's entries are `value`, otherwise !value. A run may cover whole ranks. */
+/* Draws a mask in runs with a mean length of `run` tokens. The entries of a run are
+ * `value` with probability `chance`, else !value. A run may cover whole ranks. */
 static void mask(struct tensor_set *b, const struct kcase *k, const char *name,
                  const char *shape, double chance, double run, int value)
 {
@@ -65,7 +65,7 @@ static void mask(struct tensor_set *b, const struct kcase *k, const char *name,
     }
 }
 
-/* Draws the inputs of chapter 15. The logits alpha_base are those of decays; W_alpha is
+/* Draws the inputs of chapter 15. alpha_base contains the logits of decays. W_alpha is
  * small, so that spikes change decays little. */
 void spike_draw(struct tensor_set *b, const struct kcase *k)
 {

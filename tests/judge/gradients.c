@@ -2,9 +2,8 @@
  *
  * Book: chapters 14, 15 and 16.  Checked by: itself, it can fail.  Next: pipeline.c.
  *
- * The field table pairs names: a gradient "dx" that backward computes belongs to the
- * input "x", and a gradient "dy" or "dy_" that backward reads belongs to the output
- * "y". */
+ * Names in the field table form pairs: backward computes the gradient "dx" of an input
+ * "x", and reads the gradient "dy" or "dy_" of an output "y". */
 #include "judge.h"
 
 #include <math.h>
@@ -49,7 +48,7 @@ static double slope(const struct kcp_stage *s, const struct kcase *k,
     return (f[0] - 8 * f[1] + 8 * f[2] - f[3]) / (12 * h);
 }
 
-/* The loss is no polynomial in gates (exp) and in inputs of sigma. */
+/* The limit is higher where the loss is no polynomial: for inputs of exp and sigma. */
 static double limit_of(const char *input)
 {
     return has_word("q k v a b omega h0 o0", input, " ") ? 1e-9 : 1e-8;

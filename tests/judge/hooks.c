@@ -98,7 +98,7 @@ const char *groups_end(struct kcp_comm *c)
     if (!ranks_in_turn) *c = h->real;
     c->traffic = traffic;
     if (h->open || h->is_uneven)
-        return "calls that begin and that end groups of messages do not match";
+        return "groups of messages are nested, or not begun and ended in pairs";
     return h->is_outside ? "a send or receive is outside a group of messages" : NULL;
 }
 

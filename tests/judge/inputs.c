@@ -4,11 +4,11 @@
  * Book: chapter 19, and field notes "Inputs are part of the proof". Checked by:
  * tests/judge/self_cases.c.  Next: pipeline.c.
  *
- * LIVE: g = -|N|/T and beta is small, so that tokens of the first rank change outputs
- * of the last rank. STRONG: g = logsigmoid(N), so that the state decays within a rank.
- * SATURATED: g is close to -5, the bound of the bounded gate. TURNS: per channel and
- * token, g is either 0 or -5. SPREAD: g = -5 sigmoid(N). N is a standard normal random
- * number. A_log differs between heads. */
+ * g is the log of a decay, and N a standard normal random number. LIVE: g = -|N|/T and
+ * beta is small, so that tokens of the first rank change outputs of the last rank.
+ * STRONG: g = logsigmoid(N), so that the state decays within a rank. SATURATED: g is
+ * close to -5, the bound of the bounded gate. TURNS: per channel and token, g is either
+ * 0 or -5. SPREAD: g = -5 sigmoid(N). */
 #include "judge.h"
 #include "base/bf16.h"
 #include "base/random.h"
@@ -68,8 +68,8 @@ static void fill_normal(struct tensor *t, uint64_t seed, double size)
     for (int64_t i = 0; i < t->n; i++) ((double *)t->p)[i] = size * normal(&s);
 }
 
-/* Draws A_log, which differs between heads, and dt_bias, both as in trained models;
- * then draws the raw gates. */
+/* Draws A_log, which differs between heads, and dt_bias, both with values as in trained
+ * models. Then draws the raw gates. */
 static void fill_gate(struct tensor_set *b, const struct kcase *k)
 {
     const struct kcp_call *c = &k->call;
@@ -93,8 +93,8 @@ static void fill_gate(struct tensor_set *b, const struct kcase *k)
             }
 }
 
-/* Returns the mean logit of beta and of gates. It is small in regime LIVE, but large
- * for alike keys, so that L is large. */
+/* Returns the mean logit of beta and of gates. This mean is negative in regime LIVE,
+ * and large for alike keys, so that L is large. */
 double mean_logit(const struct kcase *k)
 {
     if (k->alike > 0) return 3;
@@ -120,9 +120,9 @@ static void scale_row(double *x, int K, double length)
     for (int j = 0; j < K; j++) x[j] *= length / sqrt(sum);
 }
 
-/* Makes rows of unit length; any two rows have a cosine near c. A row is sqrt(c) times
- * a unit vector, equal in all rows, plus sqrt(1 - c) times a random vector orthogonal
- * to it. */
+/* Makes rows of unit length. The cosine of any two rows is near c. A row is sqrt(c) u +
+ * sqrt(1 - c) x, where all rows have the same unit vector u, and x is a random unit
+ * vector orthogonal to u. */
 static void make_alike(struct tensor *t, uint64_t seed, int K, double c)
 {
     struct stream s = stream_of(seed, "alike");
@@ -246,8 +246,8 @@ static void draw_conv(struct tensor_set *b, const struct kcase *k)
     if (k->with_h0) add_normal(b, k, "bias", "D", KCP_ACC, .5);
 }
 
-/* A stage with ranks has the inputs of a layer. A stage without ranks has outputs of
- * earlier chapters as inputs. */
+/* Stages 01 and 14 to 16 have their own inputs. Other stages with ranks have the inputs
+ * of a layer, and without ranks, outputs of earlier chapters. */
 enum source source_of(const struct kcp_stage *s)
 {
     if (!strncmp(s->name, "01", 2)) return OF_STEP;

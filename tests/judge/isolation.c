@@ -159,7 +159,7 @@ double isolated_seconds_left(const struct isolated *x)
 static int may_start(struct isolated *x, char *why, size_t n)
 {
     if (isolated_seconds_left(x) <= 0) {
-        snprintf(why, n, "not run: %.0f s passed without a verdict", x->lost);
+        snprintf(why, n, "not run: earlier runs lost %.0f s in time-outs", x->lost);
         return KCP_COMM;
     }
     if (x->pid) return KCP_OK;
@@ -317,7 +317,7 @@ int isolated_probe(const char *path, struct kcp_variant *record, char *why, size
                       (x.where == KCP_HOST || x.where == KCP_DEVICE);
     if (!x.found) snprintf(why, n, "%s", x.why);
     else if (!known)
-        snprintf(why, n, "its record has an unknown storage %d or place %d",
+        snprintf(why, n, "its record has an unknown value: storage is %d, where is %d",
                  x.storage, x.where);
     if (!x.found || !known) return 1;
     *record = (struct kcp_variant){ x.stage, x.name, x.why,

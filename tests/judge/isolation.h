@@ -34,7 +34,7 @@ int  isolated_trial(struct trial *t, char *why, size_t n);
  * process. */
 int  isolated_case(struct isolated *x, int index, enum kcp_storage judged,
                    struct verdict *out);
-/* Returns the seconds left for trials that time out, of 5/3 of --limit in total. */
+/* Returns 5/3 of --limit minus the seconds that trials have lost in time-outs. */
 double isolated_seconds_left(const struct isolated *x);
 /* Ends the process. Returns 0, or 1 and `why` if the exit status is not 0. */
 int  isolated_end(struct isolated *x, char *why, size_t n);
@@ -61,8 +61,8 @@ int process_receive(int fd, void *data, size_t n);
  * Returns 0, or 1 with an error in `why` if the process ended or was killed. */
 int process_answer(pid_t pid, int fd, double seconds, void *to, size_t n, char *why,
                    size_t nwhy);
-/* Waits until a process ends and so closes its socket, after its last request. Returns
- * 0, or 1 with `why` if the process's status is not 0. */
+/* After a process's last request, waits until the process ends, which closes its
+ * socket. Returns 0, or 1 with `why` if the process's status is not 0. */
 int process_end(pid_t pid, int fd, char *why, size_t n);
 /* Runs `body` in a new process, and copies the `bytes` bytes that `body` writes at `to`
  * to this process. Returns 0, or 1 with an error in `why`. */
@@ -70,9 +70,9 @@ int process_ask(void (*body)(const void *arg, void *to), const void *arg, void *
                 size_t bytes, double seconds, char *why, size_t n);
 
 /* ---- failures (failure.c) */
-/* Turns an n/a into a failure if the variant's record (`shapes`) excludes the n/a. A
- * record that begins with "any" excludes every n/a. For a built-in variant, n/a in only
- * one pass is excluded unless the record begins with "forward;" or "backward;". */
+/* Turns n/a into a failure if the variant's record (`shapes`) promises a result: in
+ * every case if the record begins with "any". A built-in variant must return n/a in
+ * both passes or in none, unless its record begins with "forward;" or "backward;". */
 void apply_record(const struct kcp_variant *v, int is_object, struct verdict *t);
 /* Prints the failure of list[i]: the wrong tensor, its error, its worst element, and
  * a command that repeats the failure. */

@@ -40,7 +40,7 @@ struct kcase {
     int64_t cu[MOST_SEQUENCES + 1];
     int64_t cuts[CASE_RANKS + 1];       /* cuts between ranks, if `uneven` */
     int uneven, with_h0, with_dht, mixed_want;
-    /* Tokens that stage 15 drops: 0: one in ten, 1: none, 2: half, 3: long runs. */
+    /* `masks`: tokens that stage 15 drops: 0 a tenth, 1 none, 2 half, 3 long runs. */
     int spike, masks;
     int64_t L;                          /* canonical segment length, or 0 */
     uint64_t seed;
@@ -62,16 +62,16 @@ extern const char *const gate_name[], *const beta_name[];
  * kernels. If ranks > 0, R = ranks. */
 struct kcase *cases_make(const struct kcp_stage *s, int full, int wide, uint64_t seed,
                          int ranks, int *n);
-/* Returns the anchors, the fixed cases of every list (see anchors.def). The ids of
- * anchors start at `first`. If `wide` is 1, the last FIRST_WIDE anchors are small, and
- * cases_of moves them to follow case 0. */
+/* Returns the anchors, the fixed cases of every list (see anchors.def). Their ids start
+ * at `first`. If `wide` is 1, the last FIRST_WIDE anchors are small, and cases_of moves
+ * them directly after case 0. */
 enum { FIRST_WIDE = 2 };
 struct kcase *cases_anchors(const struct kcp_stage *s, int wide, uint64_t seed,
                             int ranks, int first, int *n);
 /* Returns four cases with HV > H and different K and V up to 256, for kernels that
  * support any size. */
 struct kcase *cases_tall(const struct kcp_stage *s, uint64_t seed, int ranks, int *n);
-/* Cases as text (case_text.c): words in any order; omitted words have usual values.
+/* A case's text (case_text.c) is words in any order; omitted words have usual values.
  * case_parse returns 0, or 1 with the wrong word in `why`. cases_parse reads cases
  * separated by semicolons and returns their number, or 0 with the error in `why`. */
 void case_print(const struct kcase *k, char *buf, size_t n);
@@ -96,9 +96,9 @@ double rms_apart(const double *a, const double *b, int64_t n);
 /* Returns rms_apart of tensor `name` in the two sets, or NaN if the sizes differ. */
 double tensors_apart(const struct tensor_set *a, const struct tensor_set *b,
                      const char *name);
-/* Runs the references of stages 02 to 11 that precede stage `end` in pass `pass`. Stage
- * 17 means 04. For stages 07 and 12 all references run. For part KCP_REVERSE stage
- * `end` also runs, because this part reads what KCP_LOCAL writes. */
+/* Runs the references of stages 02 to 11 that precede stage `end` in pass `pass`. If
+ * `end` is 17, runs those before 04; if 07 or 12, all. For part KCP_REVERSE also runs
+ * stage `end`, because this part reads what part KCP_LOCAL writes. */
 int  pipeline_chunks(struct tensor_set *b, const struct kcase *k,
                      const struct kcp_stage *end, enum kcp_pass pass);
 /* Changes each number, like one more rounding, by up to half a unit in the last
@@ -123,9 +123,9 @@ int  pipeline_one_rank(struct tensor_set *b, const struct kcp_stage *s,
  * the oracle of the stage and once for the reference. */
 int  gradients_agree(struct kcp_report *rep, const char *stage, const char *words);
 /* Functions that add tensors to a set. add_normal: normal numbers times `size`.
- * add_rows: rows of K numbers, with unit length if `unit`, equal cosines if `alike` and
- * the case requires them, and the case's null, large or shorter rows. add_decays: log
- * decays of the case's regime. add_states: h0 and dht if the case has them. */
+ * add_rows: rows of K numbers, of unit length if `unit`, nearly equal if `alike` and
+ * the case requires this; some rows 0, large or short as in the case. add_decays: logs
+ * of decays in the case's regime. add_states: h0 and dht if the case has them. */
 struct tensor *add_normal(struct tensor_set *b, const struct kcase *k, const char *name,
                           const char *shape, enum kcp_store store, double size);
 struct tensor *add_rows(struct tensor_set *b, const struct kcase *k, const char *name,
@@ -138,9 +138,9 @@ double mean_logit(const struct kcase *k);
 void spike_draw(struct tensor_set *b, const struct kcase *k);
 void family_draw(struct tensor_set *b, const struct kcase *k);
 /* alive.c: returns the share of a state left at the last cut, or NaN if no sequence
- * crosses a cut. The oracle of stage s (or its reference) runs over the tokens before
- * the cut. The initial state's entries are 1 or -1 at random, v is 0, other inputs are
- * in b. */
+ * crosses a cut. Runs the oracle of stage s, or its reference, on the tokens before the
+ * cut: the initial state has random entries 1 and -1, v is 0, and b has the other
+ * inputs. */
 double alive_state(const struct tensor_set *b, const struct kcp_stage *s,
                    const struct kcase *k, const struct kcp_plan *p);
 
@@ -179,7 +179,7 @@ struct slice {
     enum kcp_storage judged;
 };
 enum { MOVED_DRAWS = 8 };
-/* Upper bound on the scaling of a tolerance. */
+/* Returns the largest factor by which a limit may rise. */
 double limit_rises_by(enum kcp_storage judged, const struct kcp_call *c);
 double tolerance(const struct slice *s, int is_M);
 int    is_unwritten(double x);                  /* 1: all bits are 1, as before a run */
@@ -253,7 +253,7 @@ struct options {
     int ranks, full, quick, quiet, strict;
     int only_device;                          /* judge only kernels */
     enum kcp_storage storage;                 /* of --emit */
-    int small;                                /* of --emit: drawn cases only */
+    int small;                                /* of --emit: small random cases only */
     const char *shapes;                       /* of --emit: "128x128,64x64", or NULL */
     uint64_t seed;
     const struct kcase *given;                /* judge only these cases, or NULL */
@@ -293,7 +293,7 @@ void expect_(struct kcp_report *r, int ok, const char *file, int line, const cha
              const char *fmt, ...) __attribute__((format(printf, 6, 7)));
 #define EXPECT(rep, ok, ...)                                                          \
     expect_(rep, (ok) != 0, __FILE__, __LINE__, #ok, __VA_ARGS__)
-/* The program and the options of a command that repeats a failure. */
+/* The program and its options, for commands that repeat a failure. */
 extern const char *judge_program, *judge_options;
 extern int judge_full;                        /* --full, for checks */
 /* Returns s as a shell word, quoted if necessary. */
@@ -318,7 +318,7 @@ int kcp_checks(const char *stage, const struct kcp_check **out, int max);
 /* Returns 1 if --variant and --device select the check. */
 int check_is_selected(const struct options *o, const struct kcp_check *c);
 /* Returns 1 if check c runs with options o. --quick omits all checks. Under a launcher,
- * a check runs only if it is made for processes and --variant names it. */
+ * a check runs only if the check supports processes and --variant names the check. */
 int check_is_here(const struct options *o, const struct kcp_check *c);
 
 /* ---- the core (core.c), called by Criterion, kcp-check and the labs. */

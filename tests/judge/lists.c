@@ -1,12 +1,12 @@
-/* lists.c -- lists the cases of a variant: drawn cases, anchors, and one case per path.
+/* lists.c -- lists the cases of a variant: random cases, anchors, a case for each path.
  *
  * Book: CONTRIBUTING.md, "How the judge works", and chapter 08, "Paths". Checked by:
  * tests/judge/self_cases.c.  Next: core.c, which walks them.
  *
- * Drawn cases reach rows of the table of paths by chance. If no case of a kernel's list
- * reaches a row, further cases are tried from small to large until one reaches the row.
- * For example, a scan of 128 columns needs many heads, and windows need long sequences.
- * The first case that reaches a row runs several times. */
+ * A path is a row of table ref/core/paths.def: a kernel and its condition. Random cases
+ * reach rows by chance. If no case of a kernel's list reaches a row, further cases are
+ * tried from small to large until one reaches the row. For example, a scan of 128
+ * columns needs many heads. The first case that reaches a row is repeated. */
 #include "paths.h"
 
 #include <stdlib.h>
@@ -38,9 +38,9 @@ static int reaches(const struct kcp_stage *s, const char *kernel,
     return found && taken;
 }
 
-/* Reads up to two sizes from a set such as "64 128" or "64..256". Returns how many.
- * If a range begins below 16, the first size is 16, because a normalised row of one
- * number is only a sign, and a state of one number is not a matrix. */
+/* Reads one or two sizes from a set such as "64 128" or "64..256". Returns how many. If
+ * a range begins below 16, the first size is 16, because a normalised row of one number
+ * is only a sign, and a state of one number is not a matrix. */
 enum { LEAST = 16 };
 static int sizes_of(const char *set, int out[2])
 {
@@ -61,7 +61,7 @@ int case_for_path(const struct kcp_stage *s, const char *kernel,
                   const struct kcp_path *p, const struct kcp_device *d,
                   const struct options *o, int id, int K_required, struct kcase *k)
 {
-    /* The fourth has one sequence of three full chunks, and many short sequences. */
+    /* lengths[3]: a sequence of three chunks and a token, and many short sequences. */
     static const char *const lengths[] = {
         "130", "150,33", "400", "193,1,2,1,3,1,1,2,1,1,4,1,1,2,1,3,1,1,1,2,1,5,1,1,2,"
         "1,1,3,1,1", "1500", "6000" };
@@ -134,7 +134,7 @@ static struct kcase *cases_for_paths(const struct kcp_stage *s, const char *kern
     return list;
 }
 
-/* Moves the last `few` cases to follow case 0, for kernels that reject case 0. */
+/* Moves the last `few` cases after case 0, for kernels that do not support case 0. */
 static void put_second(struct kcase *list, int n, int few)
 {
     struct kcase last[FIRST_WIDE];
