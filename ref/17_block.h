@@ -3,8 +3,8 @@
  * Book: chapter 17.  Checked by: tests/17_ladder/checks.c.  Next: 17_block.c.
  *
  * As in 17_warp.h, numbers are double, but have the positions of bf16 numbers. When a
- * copy is issued, its destination is filled with NaN. The numbers are written when a
- * wait completes the copy. Code that reads or refills a buffer too early gets NaN. */
+ * copy is issued, its destination is filled with NaN. The numbers arrive when a wait
+ * completes the copy. Code that reads or refills a buffer too early gets NaN. */
 #ifndef KCP_17_BLOCK_H
 #define KCP_17_BLOCK_H
 
@@ -65,9 +65,9 @@ struct block_copy {
 };
 struct block_copies { struct block_copy copy[BLOCK_COPIES]; int n, group; };
 
-/* block_async issues a cp.async of rows of `columns` numbers, `stride` apart, in the
- * open group. block_commit closes the group. block_wait waits until only the n newest
- * closed groups are in flight. */
+/* block_async issues a cp.async of rows of `columns` numbers in the open group. Rows
+ * are `stride` numbers apart. block_commit closes the group. block_wait waits until
+ * only the n newest closed groups are in flight. */
 void block_async(struct block_copies *q, double *to, const double *from, int64_t stride,
                  int rows, int columns);
 void block_commit(struct block_copies *q);

@@ -16,7 +16,7 @@ static void column(const struct block *m, double *S, const double *decay, int K,
                    int len, double *x);
 
 //> load
-/* Copies rows of `columns` numbers to adjacent rows of a tile; row j begins at
+/* Copies rows of `columns` numbers to adjacent rows of a tile. Row j begins at
  * tensor[first + j * stride]. Adjacent lanes copy adjacent pieces of a row. */
 static void load_rows(double *tile, const double *tensor, int64_t first, int64_t stride,
                       int len, int columns)
@@ -36,7 +36,7 @@ static void load_rows(double *tile, const double *tensor, int64_t first, int64_t
     }
 }
 
-/* Computes one chunk in the thread with column S [K] of the state. x [len] is this
+/* Computes one chunk in the thread that has column S [K] of the state. x [len] is this
  * column of u on entry and of v_new on return. */
 static void column(const struct block *m, double *S, const double *decay, int K,
                    int len, double *x)

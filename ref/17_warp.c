@@ -53,7 +53,7 @@ int warp_ldmatrix(double (*x)[8], const double *shared, const int *byte, int tra
     return times;
 }
 
-/* Row r has eight pieces of 16 bytes; piece p is stored at position p ^ (r % 8) of the
+/* Row r has eight pieces of 16 bytes. Piece p is stored at position p ^ (r % 8) of the
  * row. */
 void warp_tma_load(double *tile, const double *from, int64_t stride, int rows,
                    int columns)

@@ -22,13 +22,13 @@ void warp_mma(struct fragment_d *d, const struct fragment_a *a,
               const struct fragment_b *b);
 
 /* ldmatrix.x4 loads four 8 x 8 blocks. Row i of block j is 8 numbers at byte[8 * j + i]
- * of shared memory; lane 8 * j + i supplies this address. Register j of a lane,
+ * of shared memory. Lane 8 * j + i supplies this address. Register j of a lane,
  * x[lane][2 * j] and x[lane][2 * j + 1], receives row lane / 4, columns 2 * (lane % 4)
  * and 2 * (lane % 4) + 1 of block j, or of the transposed block if `trans` is 1.
  * Returns the number of reads of shared memory: 4 without bank conflict, at most 32. */
 int warp_ldmatrix(double (*x)[8], const double *shared, const int *byte, int trans);
 
-/* Copies S [16,wide] to wide / 8 tiles of D or, if `out` is 1, from the tiles to S. */
+/* Copies S [16,wide] to wide / 8 tiles of D. If `out` is 1, copies the tiles to S. */
 void warp_state(struct fragment_d *tiles, double *S, int wide, int out);
 
 /* Copies rows of up to 64 numbers, `stride` apart, to a 64 x 64 tile, as the copy

@@ -32,11 +32,11 @@ int kcp_stage_matches(const char *name, const char *stage);
 int64_t kcp_field_numbers(const struct kcp_call *c, const struct kcp_field *f);
 /* Returns the value of a word of a shape, e.g. "NS+1", or -1 if the word is unknown. */
 int64_t shape_letter(const struct kcp_call *c, const char *letter, size_t len);
-/* Sets the size with which a word of a shape starts: NS to `value` for "NS+1". */
+/* Sets to `value` the size at the start of a word of a shape, e.g. NS in "NS+1". */
 void shape_set(struct kcp_call *c, const char *word, int64_t value);
 /* The sizes and options in struct kcp_call, with their least and largest values. If
  * `same` is 1, all ranks of a communicator must give the same value. A MEMBER_FLAG may
- * have any value. A MEMBER_REAL is a double, the others are int. */
+ * have any value. A MEMBER_REAL is a double. Other kinds are int. */
 enum kcp_member_kind { MEMBER_SIZE, MEMBER_OPTION, MEMBER_FLAG, MEMBER_REAL };
 struct kcp_member {
     const char *name;
@@ -49,7 +49,7 @@ extern const struct kcp_member kcp_members[];
 extern const int kcp_nmembers;
 /* Returns 1 if call c reads or writes the field. */
 int field_used(const struct kcp_field *f, const struct kcp_call *c);
-/* Returns 1 if `list` (may be NULL) contains `word`; `between` is the separator. */
+/* Returns 1 if `list`, separated by `between`, contains `word`. `list` may be NULL. */
 int has_word(const char *list, const char *word, const char *between);
 
 /* Calls that this thread makes between these two functions are not checked. */

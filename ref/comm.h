@@ -56,11 +56,11 @@ struct kcp_comm {
     int  (*lost)(struct kcp_comm *, int *rank, char *why, size_t n);
     void (*free)(struct kcp_comm *);
     /* Gathers host bytes of all ranks and blocks until all have arrived. `traffic` does
-     * not count these bytes. Ranks use show() to compare plans and options; show may be
+     * not count these bytes. Ranks use show() to compare plans and options. show may be
      * NULL. Returns KCP_NA if a CUDA graph captures the stream. */
     int  (*show)(struct kcp_comm *, const void *mine, void *all, size_t bytes,
                  struct CUstream_st *);
-    int show_waits;            /* 1: show() waits, so equal calls are compared once */
+    int show_waits;            /* 1: show() waits, so ranks compare equal calls once */
     uint64_t agreed[8];        /* digests of calls compared before */
     int agreements;
     struct kcp_window *window; /* memory that other ranks can write; NULL: none */
@@ -78,12 +78,12 @@ struct kcp_window {
 /* Creates windows for all ranks of a communicator over NCCL. Collective. All ranks
  * return KCP_NA if a GPU cannot write another GPU's memory, or if the environment
  * variable KCP_WINDOWS is not 1. kcp_nccl_over, kcp_nccl_by_file and
- * kcp_nccl_threads_run call kcp_nccl_windows. After kcp_nccl_from or kcp_nccl_split,
- * the caller may do so, but not while a CUDA graph captures a stream. */
+ * kcp_nccl_threads_run call this function. After kcp_nccl_from or kcp_nccl_split, the
+ * caller may call it, but not while a CUDA graph captures a stream. */
 int kcp_nccl_windows(struct kcp_comm *comm);
 
 /* Runs R ranks as threads of this process: calls body(comm, arg) once per rank. Returns
- * the status of the first failure; `why` (may be NULL) receives "rank 2: reason". */
+ * the status of the first failure. `why` (may be NULL) receives "rank 2: reason". */
 int kcp_threads_run(int R, int (*body)(struct kcp_comm *, void *arg), void *arg,
                     char *why, size_t n);
 /* As kcp_threads_run, but data between ranks is copied by the function `copy`, e.g. if
@@ -138,7 +138,7 @@ int kcp_nccl_by_file(struct kcp_comm **comm, const char *path, int R, int r, cha
 struct ncclComm;
 int  kcp_nccl_from(struct kcp_comm **comm, struct ncclComm *nccl);
 /* Splits `from`: ranks with the same color form one communicator, ordered by key, then
- * by r. Every rank of `from` calls kcp_nccl_split; on a rank with color < 0, *comm is
+ * by r. Every rank of `from` calls kcp_nccl_split. On a rank with color < 0, *comm is
  * NULL. Free *comm before `from`. If ranks are threads, free *comm only when no rank
  * has work on a GPU: free() waits for all GPUs of the process, and a GPU may be waiting
  * for this rank. lost() of *comm returns rank numbers of `from`. */

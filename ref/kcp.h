@@ -5,7 +5,7 @@
  *
  * Tensors are dense and row major, with the token as the first index. A stage works on
  * segments, which are runs of tokens of one sequence on one rank (chapter 06). The
- * caller owns every array; no function keeps a pointer after its return. */
+ * caller owns every array. No function keeps a pointer after its return. */
 #ifndef KCP_H
 #define KCP_H
 

@@ -5,8 +5,8 @@
  *
  * The caller owns all arrays, the workspace, saved block, plan, comm and stream. On a
  * GPU every array of an args struct is in GPU memory (plan, comm and ops are host
- * structs). A call puts work on args->stream and returns. A call does not allocate, and
- * waits only inside comm if ranks share a GPU, so a CUDA graph may capture the call.
+ * structs). A call puts work on args->stream and returns. A call allocates nothing, and
+ * waits (inside comm) only if ranks share a GPU, so a CUDA graph may capture the call.
  * The storage of ACTV arrays (kcp.h) is layer->storage. ACC arrays are fp32, or double
  * if layer->storage is KCP_F64. No function prints or exits. */
 #ifndef KCP_LAYER_H
@@ -50,7 +50,7 @@ void kcp_layer_call(const struct kcp_layer *layer, struct kcp_call *call,
                     const struct kcp_plan *plan, struct kcp_comm *comm);
 
 /* These functions return the bytes of the saved block or of a workspace, or 0 if no
- * memory is needed or the plan is missing. Arrays may still be missing, but a->saved
+ * memory is needed or the plan is missing. Other arrays may still be NULL, but a->saved
  * (for a convolution also x0, dxt, dweight, dbias) must be NULL if and only if it is
  * NULL in the later call. Layers that run one after another on one stream may share a
  * workspace, but each layer needs a separate saved block until its backward has run. */

@@ -2,8 +2,8 @@
  *
  * Book: all chapters.  Checked by: tests/NN_name/checks.c.  Next: ref/01_step.c.
  *
- * All arrays are double (indices int32 or int64), row major, owned by the caller. Each
- * function returns a kcp_status. Its equation is in the comment above its body. */
+ * The caller owns all arrays, which are double (indices: int32 or int64) and row major.
+ * Each function returns a kcp_status. Its equation is in the comment above its body. */
 #ifndef KCP_REF_H
 #define KCP_REF_H
 

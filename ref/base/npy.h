@@ -40,7 +40,7 @@ int  npy_read_if(const char *path, struct npy *in, npy_refuse *refuse, void *arg
  * and I32 writes only the lower 32 bits of each number. */
 int  npy_write(const char *path, const struct npy *out, char *why, size_t n);
 
-/* Returns the number of elements of a shape, or -1 if they do not fit in memory. */
+/* Returns a shape's number of elements, or -1 if the elements do not fit in memory. */
 int64_t npy_count(int nd, const int64_t *dim);
 /* Writes the shape, e.g. "[3,4,5]", to s [n]. Returns s. */
 char *npy_shape(int nd, const int64_t *dim, char *s, size_t n);

@@ -105,7 +105,7 @@ static int read_open(FILE *f, const char *path, int64_t size, struct npy *in,
     if (refuse && refuse(in, arg) != 0)
         return -1;
     if (fseek(f, (long)offset, SEEK_SET) != 0)
-        return npy_error(why, n, path, "found %s, expected to seek", strerror(errno));
+        return npy_error(why, n, path, "cannot seek to the data: %s", strerror(errno));
     return read_data(f, path, in, why, n);
 }
 

@@ -3,7 +3,7 @@
  * Book: CONTRIBUTING.md.  Checked by: tests/cli/cases.tsv.
  * Next: options.c.
  *
- * Options are "--name value" or "--name=value"; names cannot be abbreviated. Every
+ * Options are "--name value" or "--name=value". Names cannot be abbreviated. Every
  * program also accepts --help (-h) and --version. If --help or --version is given,
  * other arguments are ignored. If an option is given twice, the last value counts. */
 #ifndef KCP_OPTIONS_H
@@ -54,11 +54,11 @@ int options_refuse(char *why, size_t n, const char *what, const char *found,
 /* Prints "program: why" to stderr. Returns 2, the exit status of a bad command line. */
 int options_say(const char *program, const char *why);
 
-/* From now on, the library's notices are printed to stderr. Call this at the start of
+/* Prints the library's notices to stderr from now on. Call this at the start of
  * main. */
 void print_notices(void);
 /* Flushes stdout and returns `status`. Call this at the end of main. If stdout failed
- * (a full disk, a closed pipe), prints one line to stderr, and never returns 0. */
+ * (a full disk, a closed pipe), prints one line to stderr and does not return 0. */
 int finish_stdout(const char *program, int status);
 
 #endif

@@ -1,5 +1,4 @@
-/* tensor_set.c -- allocates the tensors that references read and write; converts
- * storage.
+/* tensor_set.c -- allocates and converts the tensors of references.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_trials.c.
  * Next: tests/judge/inputs.c, which makes a case's inputs. */
@@ -40,7 +39,7 @@ void *alloc_or_exit(size_t bytes)
 {
     void *p = malloc(bytes);
     if (p) return p;
-    fprintf(stderr, "kcp-check: memory: found none, expected %zu bytes more\n", bytes);
+    fprintf(stderr, "kcp-check: out of memory: cannot allocate %zu bytes\n", bytes);
     fflush(stdout);
     _Exit(2);
 }

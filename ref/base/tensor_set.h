@@ -46,9 +46,10 @@ int  field_in(const struct kcp_field *f);                       /* 1: IN or BIN 
 int  field_given(const struct kcp_field *f, const struct kcp_call *c);
 size_t store_bytes(enum kcp_store store, enum kcp_storage storage);
 
-/* Convert n numbers between double and `bytes` per number: 8 (double), 4 (float) or 2
- * (bf16). encode truncates to bf16, because callers pass values that bf16 represents
- * exactly. An element with all bits set was never written. */
+/* encode and decode convert n numbers between double and a type of `bytes` bytes: 8
+ * (double), 4 (float) or 2 (bf16). encode truncates to bf16, because callers pass
+ * values that bf16 represents exactly. An element with all bits set was never
+ * written. */
 void encode(void *to, const double *from, int64_t n, size_t bytes);
 void decode(double *to, const void *from, int64_t n, size_t bytes);
 

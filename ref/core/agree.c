@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* After the members, a row has these numbers. */
+/* A row has the values of kcp_members, then these numbers. */
 enum { STAGE, CU, CUTS, L, ARRAYS, PLAN, MORE, WORDS = KCP_MOST_MEMBERS + MORE };
 static const char *const more[] = { "stage", "cu_seqlens", "cuts", "L",
                                     "arrays that may be NULL", "plan" };

@@ -253,8 +253,8 @@ static int check_bounds(const struct kcp_stage *s, const char *name, const void 
         else v = ((const int64_t *)x)[i];
         if (i == 0 && v != 0) return wrong_index(s, name, 0, v, 0);
         if (v < before)
-            return kcp_refuse(KCP_BAD, "%s: %s[%lld]: it decreases", s->name, name,
-                              (long long)i);
+            return kcp_refuse(KCP_BAD, "%s: %s[%lld]: less than the element before",
+                              s->name, name, (long long)i);
         if (i == n && v != last) return wrong_index(s, name, n, v, last);
         before = v;
     }
@@ -268,7 +268,7 @@ static const void *array_of(const struct kcp_stage *s, const void *args,
     return f ? *(void *const *)((const char *)args + f->at) : NULL;
 }
 
-/* Checks that segment s starts with chunk cn [s] and sc [c] is chunk c's segment. */
+/* Checks that segment s starts with chunk cn [s], and that c is in segment sc [c]. */
 static int check_grid(const struct kcp_stage *s, const void *args)
 {
     const struct kcp_call *c = args;
@@ -365,14 +365,14 @@ int kcp_begin(const char *stage, enum kcp_where where, const void *args,
 int kcp_checked_run(const struct kcp_variant *v, void *args)
 {
     const int is_outermost = !inside;
-    if (!v || !args) return kcp_refuse(KCP_BAD, "variant, args: one is missing");
+    if (!v || !args) return kcp_refuse(KCP_BAD, "the variant or args is NULL");
     const int refused = kcp_begin(v->stage, v->where, args, NULL);
     if (refused) return refused;
     kcp_checked_enter();
     const int status = v->run(args);
     kcp_checked_leave();
     if (status && is_outermost && !why[0])
-        kcp_refuse(status, "%s %s: returned status %d; it takes %s", v->stage, v->name,
+        kcp_refuse(status, "%s %s: returned status %d; supports %s", v->stage, v->name,
                    status, v->shapes);
     return status;
 }

@@ -1,5 +1,5 @@
-/* fields.c -- the ranges of sizes and options; sizes of a stage's arrays, and which
- * arrays a call uses.
+/* fields.c -- ranges of sizes and options, sizes of a stage's arrays, and the arrays
+ * that a call uses.
  *
  * Book: chapter 00.  Checked by: tests/20_clusters/calls.c, tests/08_forward/agree.c.
  * Next: checked.c. */
@@ -55,7 +55,7 @@ const int kcp_nmembers = sizeof kcp_members / sizeof *kcp_members;
 _Static_assert(sizeof kcp_members / sizeof *kcp_members <= KCP_MOST_MEMBERS,
                "agree.c compares at most KCP_MOST_MEMBERS members");
 
-/* Returns the member of c of the size with this name of n letters, or NULL. */
+/* Returns the address of the size in c whose name is name[0 .. n-1], or NULL. */
 static int *size_at(const struct kcp_call *c, const char *name, size_t n)
 {
     for (int i = 0; i < kcp_nmembers; i++)

@@ -297,8 +297,8 @@ static const char *reason(int status, const struct kcp_variant *v, const char *n
 {
     if (status == KCP_NA) return none[0] ? none : v->shapes;
     if (status == KCP_BAD) return "work is too short";
-    if (status == KCP_NO_MEMORY) return "no memory";
-    return "the device refused";
+    if (status == KCP_NO_MEMORY) return "out of memory";
+    return "a CUDA call failed";
 }
 
 /* Returns KCP_BAD if n valid convolutions cannot run together. */

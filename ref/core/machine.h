@@ -9,7 +9,7 @@
 #ifndef KCP_MACHINE_H
 #define KCP_MACHINE_H
 
-/* The GPU that kcp-check --paths assumes on a machine without a GPU, an H200. */
+/* The GPU that kcp-check --paths assumes on a machine without a GPU: an H200. */
 #define KCP_MACHINE_ARCH 90
 #define KCP_MACHINE_SMS 132
 #define KCP_MACHINE_SMEM 232448

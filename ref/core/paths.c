@@ -176,7 +176,7 @@ static int takes_model(const char *set, int model)
 
 /* ---- facts */
 
-/* The values of a call on which split.h depends, with a digest instead of the plan. */
+/* The values that split.h reads from a call, with a digest instead of the plan. */
 struct split_key { uint64_t plan; int64_t n[14]; };
 
 static struct split_key key_of(const struct kcp_call *c, int sms)

@@ -90,7 +90,7 @@ const char *kcp_path_alias(const char *stage, const char *kernel);
 int kcp_path_word(const struct kcp_path *p, const char *key, char *out, size_t n);
 
 /* ---- facts: the variables in conditions of paths.def and in sizes of saved.def. The
- * first two lines are members of struct kcp_call; paths.def explains the other
+ * first two lines are members of struct kcp_call. paths.def explains the other
  * facts. */
 #define KCP_FACTS(F)                                                                   \
     F(T) F(N) F(NS) F(NC) F(R) F(H) F(HV) F(K) F(V) F(C) F(KG) F(D) F(Wc) F(blocks)    \

@@ -232,7 +232,7 @@ int kcp_saved_check_of(const void *saved, size_t bytes, const struct kcp_call *a
     if (differs(s, &want, why, n))
         return KCP_MISMATCH;
     if (bytes < s->bytes) {
-        snprintf(why, n, "saved block: %zu bytes given, %llu written", bytes,
+        snprintf(why, n, "saved block: found %zu bytes, expected %llu", bytes,
                  (unsigned long long)s->bytes);
         return KCP_BAD;
     }

@@ -5,8 +5,8 @@
  * Checked by: tests/08_forward/split_sequence.c.  Next: paths.def, its conditions.
  *
  * A strip is a part of a segment. One rule is for programs of stages (one kernel per
- * stage), another rule for the fused forward, whose launches overlap. P and
- * `processors` are the number of SMs; machine.h contains the cost of a step. */
+ * stage). Another rule is for the fused forward, whose launches overlap. P and
+ * `processors` are the number of SMs. Costs are from machine.h. */
 #ifndef KCP_SPLIT_H
 #define KCP_SPLIT_H
 
@@ -40,7 +40,7 @@ static inline int64_t kcp_steps_at(const struct kcp_context *x, int C, int64_t L
     return ((L < longest ? L : longest) + C - 1) / C;
 }
 
-/* Returns the length, a multiple of C, of m strips that cover the longest segment. */
+/* Returns the length, a multiple of C, of each of m strips of the longest segment. */
 static inline int64_t kcp_length_tried(int64_t longest, int C, int m)
 {
     return (longest + (int64_t)m * C - 1) / ((int64_t)m * C) * C;
@@ -115,10 +115,10 @@ static inline double kcp_factors_time(const struct kcp_cut *c)
                       : KCP_FACTORS * c->HV;
 }
 
-/* A scan that leaves half of the GPU idle is cut into launches: while launch i is
- * scanned, the other SMs compute the factors of launch i + 1. Returns the ratio (chunks
- * of launch i + 1) / (chunks of launch i), at most 1, for which scan and factors take
- * the same time. */
+/* A scan that leaves half of the GPU idle is cut into launches. While launch i scans
+ * its chunks, the other SMs compute the factors for launch i + 1. Returns the ratio
+ * (chunks of launch i + 1) / (chunks of launch i), at most 1, for which scan and
+ * factors take the same time. */
 static inline double kcp_launch_ratio(const struct kcp_cut *c)
 {
     const int64_t blocks = kcp_scan_blocks(c->HV, c->V, c->P);
@@ -234,8 +234,8 @@ static inline int64_t kcp_strips(const struct kcp_call *a, int chunks)
  * factors of the next window. */
 
 /* Returns the number of blocks of a walk: two per head for [h_ext | M]. For h_ext
- * alone, one per head if gates are per channel and K = V, otherwise one per head and 64
- * columns. */
+ * alone, the number is one per head if gates are per channel and K = V, otherwise one
+ * per head and 64 columns. */
 static inline int kcp_walk_blocks(const struct kcp_call *a, int want)
 {
     if (want != KCP_WANT_H) return 2 * a->HV;
@@ -390,7 +390,7 @@ enum kcp_scan_job { KCP_JOB_STATES = 1, KCP_JOB_REVERSE = 2, KCP_JOB_DH_EXT = 4 
  * if s ends its sequence, because the scan starts from the given dht and computes the
  * gradient that earlier ranks need. Returns 0 if both scans, in blocks of 64 columns,
  * fit on the GPU at once, because then computing dh_ext together with the states is
- * faster. With K = 128 and a gate per channel, each block counts as two
+ * faster. With K = 128 and a gate per channel, each block counts as two blocks
  * (scans_sm90.cu). */
 static inline int kcp_reverses_first(const struct kcp_call *a, int s, int processors)
 {

@@ -3,7 +3,7 @@
  * Book: CONTRIBUTING.md, "Adding".  Checked by: tests/judge/self_cases.c.
  * Next: layer.c, which selects kernels.
  *
- * kcp_variants returns copies of the records; run() of a copy checks the call first
+ * kcp_variants returns copies of the records. run() of a copy checks the call first
  * (checked.c). The symbols at the start and the end of the linker section are hidden,
  * because a program that uses libkcp.so may contain other records. */
 #include "checked.h"

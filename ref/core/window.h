@@ -4,7 +4,7 @@
  * Next: ../../cuda/07_merge/hop.cuh, which reads and writes windows.
  *
  * The window of rank r has four counts for every other rank o and every piece b (a part
- * of a state). Rank o writes the first two, rank r the others:
+ * of a state). Rank o writes the first two counts, rank r the last two:
  *   KCP_FULL     how often o has filled piece b in r's window
  *   KCP_EMPTY    how often o has emptied piece b, filled by r, in o's window
  *   KCP_FILLED   how often r has filled piece b in o's window
