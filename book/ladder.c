@@ -104,9 +104,9 @@ static void fragments(void)
     }
 }
 
-/* Prints for ldmatrix, without and with transposition: for each of 16 x 16 numbers the
- * lane and the register that receive it; then the addresses of lanes 0, 8, 16, 24.
- * Each number in shared memory is its own index. */
+/* Prints, for ldmatrix without and with transposition, the lane and the register that
+ * receive each of 16 x 16 numbers. Then prints the addresses of lanes 0, 8, 16 and 24.
+ * To identify the numbers, each number in shared memory has the value of its index. */
 static void ldmatrix(void)
 {
     printf("== points-ldmatrix\n");

@@ -202,7 +202,7 @@ def ladder():
             show(v + column, "%.0f", counted(rung, column) / chunks)
         # Cycles per chunk: of the whole kernel, with a block on the SM ("active"), and
         # with busy tensor cores. Each of the four schedulers issues in "issue" percent
-        # of the active cycles. The tensor cores are busy in "tensor" percent of these.
+        # of the active cycles. Tensor cores are busy in "tensor" percent of these cycles.
         active = counted(rung, "instructions") / chunks / 4 / counted(rung, "issue") * 100
         show(v + "clocks", "%.0f", counted(rung, "cycles") / 128)
         show(v + "active", "%.0f", active)

@@ -2,8 +2,8 @@
  *
  * Book: chapters 02, 05, 06 and 17.  Checked by: make book-lint.
  * Next: book/figures/mathematics.py, which draws the figures; book/ladder.c.
- * book.mk includes cuda/tile/smem_desc.cuh, without CUDA's keywords, before this file.
- * smem_addr there returns a pointer's value; swizzle.cuh is included, too. */
+ * book.mk includes cuda/tile/smem_desc.cuh and swizzle.cuh before this file, without
+ * CUDA's keywords. In this program, smem_addr returns the value of a pointer. */
 #include "ref.h"
 #include "base/random.h"
 #include "ref/17_warp.h"
@@ -72,9 +72,9 @@ static void survival(void)
     }
 }
 
-/* Chapter 06: prints the plan of four packed sequences on three ranks. Of a segment:
- * its sequence, first token and end, whether it is the sequence's last, and how many of
- * h_ext and M it needs. Of a rank: its first token and its context. */
+/* Chapter 06: prints the plan of four packed sequences on three ranks. For a segment,
+ * prints its sequence, first token and end, whether it is the sequence's last, and how
+ * many of h_ext and M it needs. For a rank, prints its first token and its context. */
 static void plan(void)
 {
     const int64_t cu[] = { 0, 6, 22, 25, 30 };
@@ -97,8 +97,8 @@ static void plan(void)
     kcp_plan_free(p);
 }
 
-/* Chapter 17: prints the byte of each piece of 16 bytes in eight rows of a plain and of
- * a swizzled tile, a line per row; then how many reads piece 2 of all rows takes. */
+/* Chapter 17: prints the position of each piece of 16 bytes in eight rows of a plain
+ * and of a swizzled tile, one line per row. Then prints the reads of all pieces 2. */
 static void banks(void)
 {
     static double tile[64 * 64], r[LANES][8];
@@ -115,7 +115,7 @@ static void banks(void)
 }
 
 /* Chapter 17: prints the descriptors of w and kg at byte 0x8400 of shared memory, and
- * what is added to them for the next 16 keys and the next 64 columns. */
+ * what must be added to them for the next 16 keys and for the next 64 columns. */
 static void descriptors(void)
 {
     const bf16 *tile = (const bf16 *)0x8400;

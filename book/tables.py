@@ -227,7 +227,7 @@ class Page:
 
 
 class Records:
-    """`kind`: all rows by kind; `rows`: chosen rows of kind time, and `sorted`."""
+    """`kind`: all rows by kind; `rows`: chosen rows of kind time; `sorted`: sorted rows."""
     def __init__(self):
         self.kind, slots, standings, self.timed = {}, {}, {}, []
         for path in results():
@@ -692,7 +692,7 @@ def nccl_table(d):
               "`bench/results/` say what became of it.")
 
 
-# Rows of kind torch that begin with these words compare nothing with a reference.
+# Rows of kind torch that begin with these words have no comparison with a reference.
 NOT_JUDGED = "host time", "memory above", "book/examples", "the same, 4 calls"
 
 

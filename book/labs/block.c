@@ -3,8 +3,9 @@
  * Book: labs/STAFF.md.  Used by: make grade LAB=17_shared, 17_stages, 17_descriptor.
  * Next: orders.c.
  * This file replaces ref/17_block.c in the student's object.
- * - "sectors" requires as many loaded sectors as w and kg have. With fewer, block_load
- *   did not load all of w and kg. With more, neighbouring lanes read distant addresses.
+ * - "sectors" requires as many loaded sectors as w and kg have. If there are fewer,
+ *   block_load did not load all of w and kg; if more, neighbouring lanes read distant
+ *   addresses.
  * - "ahead" requires that, while a chunk is multiplied, the four copies of each of the
  *   next two chunks (near the end: of each remaining chunk) are in flight.
  * - "products" requires one wgmma per step of 16 rows: K / 16 for w S and four for the

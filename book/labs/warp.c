@@ -3,10 +3,10 @@
  * Book: labs/STAFF.md.  Used by: make grade LAB=17_products, 17_ldmatrix.
  * Next: apart.h.
  * This file replaces ref/17_warp.c in the student's object. The variant "products"
- * requires as many mma as the chunk's tiles need. With fewer, a product was computed
- * without warp_mma. With more, a tile was computed twice. The variant "banks" requires
- * four reads per block of 16 by 16. With more, two rows of a block share a bank. With
- * fewer, a block was read without warp_ldmatrix.
+ * requires as many mma as the chunk's tiles need. If there are fewer, a product was
+ * computed without warp_mma; if more, a tile was computed twice. The variant "banks"
+ * requires four reads per block of 16 by 16. If there are more, two rows of a block
+ * share a bank; if fewer, a block was read without warp_ldmatrix.
  */
 #define warp_mma plain_mma
 #define warp_ldmatrix plain_ldmatrix
