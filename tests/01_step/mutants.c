@@ -177,15 +177,15 @@ MUTANT(no_scale, NO_SCALE, "errata 27: q is not scaled");
 MUTANT(wrong_head, WRONG_HEAD, "value head n reads q and k of head n % H");
 MUTANT(no_h0, NO_H0, "ignores h0");
 MUTANT(no_dht, NO_DHT, "ignores dht");
-MUTANT(no_cu, NO_CU, "a sequence starts from the last state of the previous one");
+MUTANT(no_cu, NO_CU, "a sequence starts from the previous sequence's last state");
 MUTANT(stale_gate, STALE_GATE, "uses the previous token's gate");
 MUTANT(before, BEFORE, "o reads the state before the token's update");
 MUTANT(swapped, SWAPPED, "writes ht as [V,K] if [K,V] is requested, and the reverse");
 MUTANT(base_2, BASE_2, "errata 14: uses exp2(g) for exp(g)");
 MUTANT(no_delta, NO_DELTA, "writes v instead of v - S^T k");
-MUTANT(dg_short, DG_SHORT, "dg omits the term of S^T k in the delta rule");
+MUTANT(dg_short, DG_SHORT, "dg omits the delta rule's term S^T k");
 MUTANT(overwrites, OVERWRITES,
-       "dq is one value head's part, not the sum over its group");
+       "dq is the part of one value head, not a group's sum");
 MUTANT(writes_nothing, NOTHING, "returns at once");
 MUTANT(one_nan, ONE_NAN, "writes one NaN");
 

@@ -331,7 +331,7 @@ static int brute_force(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_06_brute_force) = { "06_plan", "brute_force",
-    "plans of all small batches, cuts and tables of owners equal plans counted "
+    "plans of all small batches, cuts and tables of owners equal a count "
     "token by token", brute_force };
 
 static int named_layouts(struct kcp_report *rep)

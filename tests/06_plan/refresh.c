@@ -71,7 +71,7 @@ static int serves(struct kcp_report *rep)
     return status;
 }
 KCP_CHECK(check_06_refresh) = { "06_plan", "refresh",
-    "after kcp_plan_refresh a call with its old arguments computes the next batch"
+    "after kcp_plan_refresh a call with unchanged arguments computes the next batch"
     " on three ranks", serves };
 
 static int bounds(struct kcp_report *rep)

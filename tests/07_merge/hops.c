@@ -207,5 +207,5 @@ static int hops(struct kcp_report *rep)
 #endif
 
 KCP_CHECK(check_07_hops) = { "07_merge", "gpu_hops",
-    "copies through memory windows work in both directions, three in flight, and "
-    "report a lost rank", hops };
+    "copies through memory windows work in both directions and with three in flight, "
+    "and report a lost rank", hops };

@@ -92,7 +92,7 @@ MUTANT(first_twice, FIRST_TWICE, "starts from h of the first map instead of from
 MUTANT(not_zero, NOT_ZERO, "does not set S to 0 if there is no map to fold");
 MUTANT(M_before_h, M_BEFORE_H, "reads the map as [M | h_ext]");
 MUTANT(h_once, H_ONCE, "adds only h_ext of the first map");
-MUTANT(no_last_row, NO_LAST_ROW, "off by one: M S is not computed in its last row");
+MUTANT(no_last_row, NO_LAST_ROW, "off by one: does not compute the last row of M S");
 MUTANT(writes_nothing, NOTHING, "returns at once");
 RECORD(bf16_M, "mutant_bf16_M", BF16_M, "any shape, double only",
        "rounds M to bf16");

@@ -312,5 +312,5 @@ KCP_CHECK(check_08_graph) = { "08_forward", "gpu_graph",
     "a CUDA graph of stages 08 and 13 gives the bits of direct calls", graph };
 
 KCP_CHECK(check_08_graph_ranks) = { "08_forward", "gpu_graph_ranks",
-    "stages 08 and 13 and the exchange, replayed from a CUDA graph on 2 and 4 "
-    "ranks, give equal bits", graph_ranks };
+    "a CUDA graph of stages 08 and 13 with the exchange gives the bits of direct "
+    "calls on 2 and 4 ranks", graph_ranks };

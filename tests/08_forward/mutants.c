@@ -140,11 +140,11 @@ RECORD(twin, "twin", 0, "correct: runs the mutants' code without a mistake");
 MUTANT(no_M, NO_M, "the fold uses only h_ext of the nearest rank");
 MUTANT(turned, TURNED, "the fold multiplies by M^T");
 MUTANT(one_less, ONE_LESS, "the fold omits the nearest rank");
-MUTANT(one_more, ONE_MORE, "the fold starts one rank before the sequence's first");
+MUTANT(one_more, ONE_MORE, "the fold starts one rank too early");
 MUTANT(outward, OUTWARD, "errata 19: folds from the nearest rank to the farthest");
 MUTANT(first_seq, FIRST_SEQ, "errata 6: a rank sends the map of its FIRST sequence");
 MUTANT(undecayed, UNDECAYED, "errata 1: the map's delta rule uses the undecayed state");
-MUTANT(decay_first, DECAY_FIRST, "errata 7: the map decays h before v_new");
+MUTANT(decay_first, DECAY_FIRST, "errata 7: the map decays h before it computes v_new");
 MUTANT(M_no_decay, M_DECAY, "M is a product of I - kg^T w, without the decays");
 MUTANT(stale_gate, STALE_GATE, "the map decays by G of the chunk's last row but one");
 MUTANT(last_chunk, LAST_CHUNK, "sends only the map of the last chunk");
@@ -159,7 +159,7 @@ MUTANT(empty_is_zero, EMPTY_IS_ZERO, "an empty rank sends M = 0, not the identit
 MUTANT(no_h0, NO_H0, "ignores h0");
 MUTANT(h0_late, H0_LATE, "adds h0 to the outputs but not to the map");
 MUTANT(h0_twice, H0_TWICE, "adds h0 to the map twice");
-MUTANT(no_cu, NO_CU, "a sequence starts from the last state of the previous one");
+MUTANT(no_cu, NO_CU, "a sequence starts from the previous sequence's last state");
 MUTANT(no_layout, NO_LAYOUT, "treats layout [V,K] as [K,V]");
 MUTANT(own_scale, OWN_SCALE,
        "errata 15: scales by K^-1/2 and ignores argument 'scale'");

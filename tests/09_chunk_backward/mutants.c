@@ -132,7 +132,7 @@ static int mutate(struct kcp_chunk_backward *a, int flags)
 #define MUTANT(ident, flags, why) RECORD(ident, "mutant_" #ident, flags, why)
 
 RECORD(twin, "twin", 0, "correct: runs the mutants' code without a mistake");
-MUTANT(decay_first, DECAY_FIRST, "errata 8: decays dS, then dU = kg dS");
+MUTANT(decay_first, DECAY_FIRST, "errata 8: decays dS before dU = kg dS");
 MUTANT(next_gate, NEXT_GATE, "errata 28: decays by the previous chunk's gate");
 MUTANT(in_order, IN_ORDER, "errata 17: visits chunks from first to last");
 MUTANT(no_w, NO_W, "dS omits the term - w^T dU");
@@ -145,7 +145,7 @@ MUTANT(no_diagonal, NO_DIAGONAL, "Aqk and dAqk omit their diagonal");
 MUTANT(wrong_head, WRONG_HEAD, "GDN, HV > H: reads q and k of head n % H");
 MUTANT(stale_gate, STALE_GATE,
        "off by one: decays by G of the chunk's last row but one");
-MUTANT(ignores_cu, NO_RESET, "carries dS from a sequence into the previous one");
+MUTANT(ignores_cu, NO_RESET, "carries dS from a sequence into the previous sequence");
 MUTANT(no_local, NO_LOCAL, "dU omits dv_local");
 MUTANT(uncarried, UNCARRIED, "each chunk except the last starts from dS = 0");
 MUTANT(writes_nothing, NOTHING, "returns at once");

@@ -18,5 +18,5 @@ static int against_adjoint(struct kcp_report *rep)
     return batch_each(rep, EACH_GATE, gradients);
 }
 KCP_CHECK(check_10_adjoint) = { "10_wy_backward", "adjoint",
-    "gradients agree with the adjoint of the recurrence to 1e-13, also dg if "
-    "g = -50", against_adjoint };
+    "gradients agree with the adjoint of the recurrence to 1e-13, even dg at g = -50",
+    against_adjoint };

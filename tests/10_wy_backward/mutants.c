@@ -242,7 +242,7 @@ RECORD(twin, "twin", 0,
 MUTANT(beta_outside, BETA_OUTSIDE, "errata 34: puts beta_j outside the sum");
 MUTANT(diagonal, DIAGONAL, "errata 38: dG has terms i = j, which bf16 cannot cancel");
 MUTANT(last_row, LAST_ROW,
-       "errata 38: dG has k dk_s of the last row, which bf16 cannot cancel");
+       "errata 38: dG has k dk_s of the last row, which does not cancel in bf16");
 MUTANT(undecayed, UNDECAYED, "errata 1: the delta rule uses the undecayed state");
 MUTANT(no_decay, NO_DECAY, "errata 31: dG_last omits exp2(G_last) sum_v h dS");
 MUTANT(no_rows, NO_ROWS, "errata 31: dG_last omits the sum of k dk_s over rows");
@@ -254,7 +254,7 @@ MUTANT(no_dw, NO_DW, "omits the gradient of w");
 MUTANT(wrong_head, WRONG_HEAD, "HV > H: reads q and k of head n % H");
 MUTANT(overwrites, OVERWRITE, "HV > H: dq, dk are of one head, not a group's sum");
 MUTANT(first_key, FIRST_KEY, "GDN: dg is the term of channel 0, not the sum over K");
-MUTANT(exclusive, EXCLUSIVE, "off by one: dg of token t sums over rows after t only");
+MUTANT(exclusive, EXCLUSIVE, "off by one: dg of token t sums only rows after t");
 MUTANT(base_2, BASE_2, "dg is the gradient of g in base 2, not in base e");
 MUTANT(no_scale, NO_SCALE, "errata 27: omits scale in dq1");
 MUTANT(dbeta_short, DBETA_SHORT, "dbeta omits the sum of dk2 k over channels");

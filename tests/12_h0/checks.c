@@ -178,5 +178,5 @@ static int bytes(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_12_bytes) = { "12_h0", "bytes",
-    "in each format and mode a saved block holds its tensors, as large as their "
-    "shapes and aligned, and no other bytes", bytes };
+    "in each format and mode the tensors of a saved block are aligned and have the "
+    "bytes of their shapes, and the block has no other bytes", bytes };

@@ -69,7 +69,7 @@ static int modes(struct kcp_report *rep)
     return status;
 }
 KCP_CHECK(check_13_modes) = { "13_backward", "modes",
-    "light, recompute and save-all give equal bits", modes };
+    "modes light, recompute and save-all give equal bits", modes };
 
 static int gpu_modes(struct kcp_report *rep)
 {

@@ -121,9 +121,9 @@ MUTANT(last_map, "errata 6: a rank sends the map of its LAST sequence",
        .flags = LAST_MAP);
 MUTANT(h_decayed, "errata 7: decays h before it computes v_new from h",
        .c04 = &m04_decay_first);
-MUTANT(dS_decayed, "errata 8: the map decays dS, then dU = kg dS",
+MUTANT(dS_decayed, "errata 8: the map decays dS before dU = kg dS",
        .m11 = &m11_decay_first);
-MUTANT(dS_decayed_too, "errata 8: the reverse scan decays dS, then dU = kg dS",
+MUTANT(dS_decayed_too, "errata 8: the reverse scan decays dS before dU = kg dS",
        .c09 = &m09_decay_first);
 MUTANT(in_order, "errata 17: the map visits chunks from first to last",
        .m11 = &m11_in_order);

@@ -313,9 +313,9 @@ MUTANT(x0_first_rank, X0_FIRST_RANK, "only the sequence's first rank reads x0");
 MUTANT(dx0_here, DX0_HERE, "dx0 omits the terms of later ranks");
 MUTANT(dxt_dropped, DXT_DROPPED, "omits dxt, the gradient of a sequence's last rows");
 MUTANT(dxt_past_start, DXT_PAST_START,
-       "omits dxt of rows before a sequence shorter than xt");
+       "if a sequence is shorter than xt, dx0 omits dxt");
 MUTANT(dw_no_x0, DW_NO_X0, "dweight omits the rows of x0");
-MUTANT(xt_zeros, XT_ZEROS, "xt of a sequence shorter than xt has 0 instead of x0");
+MUTANT(xt_zeros, XT_ZEROS, "if a sequence is shorter than xt, xt has 0, not x0");
 MUTANT(xt_late, XT_LATE, "xt ends one row too early");
 MUTANT(empty_forgets, EMPTY_FORGETS, "xt of a sequence without tokens is zero");
 MUTANT(writes_nothing, NOTHING, "returns at once");

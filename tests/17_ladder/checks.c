@@ -17,7 +17,7 @@ static int chunk_of(struct kcp_report *rep, struct batch *x, const char *what)
     const double v = batch_apart(x, "v_new", &own, "v_new");
     const double S = batch_apart(x, "h_out", &own, "h_out");
     EXPECT(rep, status || (v <= 1e-13 && S <= 1e-13), "%s: v_new differs from v_new of "
-           "chapter 04 by %g, the state from its state by %g", what, v, S);
+           "chapter 04 by %g, and the state by %g", what, v, S);
     tensor_set_free(&own);
     return status;
 }
@@ -87,7 +87,7 @@ static int banks(struct kcp_report *rep)
 }
 KCP_CHECK(check_17_banks) = { "17_ladder", "banks",
     "ldmatrix takes 32 reads of shared memory if rows are neither padded nor "
-    "swizzled, and 4 reads if they are", banks };
+    "swizzled, and otherwise 4 reads", banks };
 
 /* Checks that ref_ladder_banks needs four reads per 16 x 16 block. A chunk with K = 128
  * and 16 columns has 2 x 8 x 4 blocks. */
