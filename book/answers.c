@@ -1,4 +1,4 @@
-/* answers.c -- computes numbers for the answers to exercises, without calling ref/.
+/* answers.c -- computes those answers to exercises that need no function ref_*.
  *
  * Book: the exercises of chapters 00 to 20.  Checked by: itself, because each number is
  * computed in two ways; tests/cli/answers.sh runs it.  Next: book/answers_run.c. */
@@ -98,7 +98,7 @@ static void solve(void)
     say("03.serial", "%.0f", 4 * block, 5440);
 }
 
-/* Chapter 04: returns the operations per token in chunks of C tokens, if K = V = D. */
+/* Chapter 04: returns operations per token for chunks of C tokens and K = V = D. */
 static double flop(double C, double D) { return 6 * D * D + 5 * C * D + C * C / 3; }
 
 static void lengths(void)
@@ -116,8 +116,8 @@ static void lengths(void)
 
 static double product(double m, double k, double n) { return 2 * m * k * n; }
 
-/* Chapters 04 and 09: computes the share of a chunk's operations that need the state
- * from the previous chunk (in backward, from the next chunk). */
+/* Chapters 04 and 09: computes the share of a chunk's operations that must wait for the
+ * state from the previous chunk (in backward, for the gradient from the next chunk). */
 static void on_the_chain(void)
 {
     enum { C = 64, K = 128, V = 128 };
@@ -163,7 +163,7 @@ static void backward_bytes(void)
         3 * (B() + BM()) / 1048576);
     say("13.reuse", "%.0f", (ranks - 1.0) * sizeof half / 1048576, 3 * B() / 1048576);
     say("13.params", "%.0f", (ranks - 1.0) * sizeof partial, 3 * 4 * 32 * 129);
-    double whole = 0, parts = 0;    /* a rank's gradient: the sum (1) or a part (1/4) */
+    double whole = 0, parts = 0;    /* averages of gradients (1) and of parts (1/4) */
     for (int p = 0; p < ranks * replicas; p++) {
         whole += 1.0 / (ranks * replicas);
         parts += 1.0 / ranks / (ranks * replicas);
@@ -275,8 +275,8 @@ static void kept(void)
     say("14.sums384", "%.3f", 2 * 4 * 5 / 384.0, 5 / 48.0);
 }
 
-/* Chapter 18: returns 1 if, for n heads, a split of sequences into 2 to `most` parts
- * saves time. Each part after the first costs `fold` times the time of a pass. */
+/* Chapter 18: returns 1 if n heads take less time when each sequence is split into m
+ * parts, for some m from 2 to `most`. Each part after the first adds `fold` passes. */
 static int pays(int n, double fold, int most)
 {
     for (int m = 2; m <= most; m++)
@@ -294,7 +294,7 @@ static void split(void)
     }
     say("18.heads", "%.0f", last + 1, 132 / 2);
     printf("@answer/18.likely %d\n", likely);
-    /* One-kernel forward: times of one and two waves of blocks; registers. */
+    /* The forward in one kernel: computes times of one and two waves, and registers. */
     double us = 0;
     for (int step = 0; step < 8192 / 32; step++)
         us += 1.75;
@@ -319,7 +319,7 @@ static void clusters(void)
     int R = 2;
     while (R < 64 && chain(between, R, 1) < gather(between, R))
         R++;
-    struct wire w = { between.a, 1 };   /* w.bw: gather and chain take equal times */
+    struct wire w = { between.a, 1 };   /* finds w.bw for equal times of both forms */
     double high = 1e9;
     while (high - w.bw > 1e-4) {
         const struct wire middle = { w.a, (w.bw + high) / 2 };

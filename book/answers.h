@@ -1,4 +1,4 @@
-/* answers.h -- prints a number; exits if a second computation gives another number.
+/* answers.h -- prints a number, or exits if a second computation of it disagrees.
  *
  * Book: the exercises.  Checked by: tests/cli/answers.sh.  Next: book/answers.c. */
 #ifndef BOOK_ANSWERS_H
@@ -16,7 +16,7 @@ static inline void agree(const char *where, const char *format, double x, double
     snprintf(text, sizeof text, format, x);
     printf("@answer/%s %s\n", where, text);
     if (!(fabs(x - again) <= tolerance * fabs(again))) {
-        fprintf(stderr, "answer %s: %.17g, and again %.17g\n", where, x, again);
+        fprintf(stderr, "answer %s: found %.17g, expected %.17g\n", where, x, again);
         exit(1);
     }
 }

@@ -18,7 +18,7 @@ static double normal(void)
     return sqrt(-2 * log(1 - uniform())) * cos(6.283185307179586 * uniform());
 }
 
-/* Chapter 01: computes token 2 wrongly, with e from the state before the decay. */
+/* Chapter 01: processes token 2 wrongly, because e comes from the undecayed state. */
 static void undecayed(void)
 {
     double S[K][V], old[V], e[V], answer[V];
@@ -156,7 +156,7 @@ static void forgetting(void)
            100 * sqrt(square));
     printf("@answer/19.nearest %.0f\n", 100 * (1 / truth - 1));
     if (fabs(mean) > 4 * sqrt(square / many) || 1 / truth - 1 < 5 * sqrt(square))
-        fail("19: stochastic rounding is biased, or hardly better than to nearest");
+        fail("19: stochastic rounding is biased or as bad as rounding to nearest");
 }
 
 /* Chapter 19: computes the RMS error of one and of two roundings to bf16. */
@@ -182,7 +182,8 @@ static double keep_bits(double x, int bits)
     return ldexp(nearbyint(ldexp(part, bits)), e - bits);
 }
 
-/* Chapter 19: the error of x y as a sum of 1, 2 or 3 products of 11-bit parts. */
+/* Chapter 19: computes the error of a sum of products x y, if each product is computed
+ * as 1, 2 or 3 products of 11-bit parts. */
 static void two_of_three(void)
 {
     double one = 0, two = 0, three = 0;

@@ -2,24 +2,24 @@
 --
 --   ```{.include file=ref/07_merge.c fn=ref_merge}       a function and its comment
 --   ```{.include file=ref/07_merge.c region=fold-step}   between //> and //< fold-step
---                                                        fold=1: closed until a click
+--                                                        fold=1: hidden until a click
 --   ```{.example name=05-affine}          a section of the output of book/example.c
 --   ```{.results file=bench.md}           a table made from bench/results/
 --   ```{.docstrings}                      the docstrings of kcp_torch, by reference.py
---   [04_chunk v2_warp forward]{.ms}       the recorded time of a variant, from such a table
+--   [04_chunk v2_warp forward]{.ms}       a variant's recorded time, from a .results table
 --   [affine/alive]{.val}                  one number from the output of book/example.c
 --   ![caption](affine.svg){#fig:affine}   a figure that book/figures/ drew
---   ::: answers               the answers to the exercises in the list above, closed
+--   ::: answers               the answers to the exercises above, hidden until a click
 --   $$ ... $$ {#eq:fold held=07_merge/twin}   an equation and the test that checks it
 --   [@eq:fold] [@sec:fold] [@fig:affine] [@ch:07]        a reference, from any chapter
 --
 -- If COLLECT is set, the filter writes the labels of this chapter. Otherwise it reads the
--- labels of all chapters from LABELS. A missing file, name or label stops the build.
+-- labels of all chapters from file LABELS. A missing file, name or label stops the build.
 local collect = os.getenv("COLLECT") ~= nil
 local labels = os.getenv("LABELS")
 local out = os.getenv("OUT") or "build/book"
 local chapter, page = "?", "?"
-local in_chapter = true          -- false for the index, the idea and users: their figures are 1, 2, ...
+local in_chapter = true          -- false for index.md, idea.md and users.md, whose figures are 1, 2, ...
 local known, order, shown, ranges = {}, {}, {}, {}
 
 local function die(...)
@@ -63,7 +63,7 @@ end
 local function find_fn(path, L, name)
   local pat, at = "^%a.*[%s%*]" .. name:gsub("%W", "%%%0") .. "%(", nil
   for i, l in ipairs(L) do
-    local j = i                      -- the last line of the head: `;` ends a declaration
+    local j = i                      -- the head's last line, which ends with `;` in a declaration
     while L[j] and l:match(pat) and not L[j]:match("[;{}]%s*$") do j = j + 1 end
     if l:match(pat) and not (L[j] or ""):match(";%s*$") then
       if at then die("%s: %s is defined twice", path, name) end
@@ -101,7 +101,7 @@ end
 
 -- ---- labs -----------------------------------------------------------------------
 
--- The answer to a lab step is hidden. The listing has a gap, which a click opens.
+-- A listing leaves out code that answers a lab step. A click shows the whole code.
 local steps
 local function steps_of(path)
   if not steps then
@@ -119,8 +119,8 @@ local function steps_of(path)
   return steps[path] or {}
 end
 
--- Returns lines a..b without regions of lab steps, the names of these steps, and the number
--- of lines with code.
+-- Returns three values: lines a..b without the regions of lab steps; the names of these
+-- steps; the number of remaining lines with code.
 local function without_steps(path, L, a, b)
   local t, names, left, skip = {}, {}, 0, nil
   for _, s in ipairs(steps_of(path)) do
@@ -188,8 +188,8 @@ end
 
 -- ---- kernels and mutants, from the records at the end of their files ----------------
 
--- Returns every record of a file: `stage`, `name`, `why`, `line`. For records made by the
--- macro MUTANT(ident, flags, "why") the stage comes from the file's name.
+-- Returns the records of a file, each with `stage`, `name`, `why` and `line`. If a record
+-- has no stage, such as MUTANT(ident, flags, "why"), the file's folder gives the stage.
 local function records(path)
   local L, t = lines_of(path) or {}, {}
   for i, l in ipairs(L) do
@@ -224,7 +224,7 @@ end
 
 -- ---- numbers ----------------------------------------------------------------------
 
--- The output of the book's programs: sections after "== name", values "@name value".
+-- Reads the output of the book's programs: sections below "== name", values "@name value".
 local sections, values
 local function read_example()
   sections, values = {}, {}
@@ -249,7 +249,7 @@ local function value(name)
 end
 
 -- Prepares a formula: inserts values; replaces \mathrm by \text, because texmath turns
--- \mathrm{ext} into three italic letters; joins a name of two letters to one symbol.
+-- \mathrm{ext} into three italic letters; prints a name of two letters as one symbol.
 local function math_of(m)
   m.text = m.text:gsub("%[([%w/._-]+)%]{%.val}", function(name)
     if collect then return "0" end
@@ -350,7 +350,7 @@ local function fold_runs(md)
   return folds
 end
 
--- The docstrings of kcp_torch, which reference.py prints as Markdown.
+-- Returns the docstrings of kcp_torch, which reference.py prints as Markdown.
 local function docstrings()
   local p = io.popen("python3 book/examples/torch/reference.py")
   local md = p:read("a")
@@ -405,7 +405,7 @@ local function kernels(div)
   return pandoc.Div(blocks)
 end
 
--- Returns the mutants for each row of the errata, with file and line.
+-- Adds to an erratum links to the mutants whose `why` has its number.
 local errata_of
 local function erratum(div)
   if not errata_of then
@@ -433,7 +433,7 @@ local function erratum(div)
   end
   local head = pandoc.Para { pandoc.Strong { pandoc.Str(n .. ".") }, pandoc.Space(), pandoc.Str(div.attributes.source),
       pandoc.Str("."), pandoc.Str(div.attributes.figure and " Error as written: " .. div.attributes.figure .. "." or "") }
-  local by = errata_of[n] and "Proved by: " or "Nothing to run: "
+  local by = errata_of[n] and "Proved by: " or "No test: "
   local blocks = pandoc.List({ head })
   blocks:extend(div.content)
   blocks:insert(pandoc.Para(pandoc.List({ pandoc.Str(by) }) .. held))
@@ -473,7 +473,7 @@ local function figure(img, id)
   local svg = f and f:read("a")
   if svg and script then         -- an interactive figure, drawn by its script
     svg = '<div class="play" role="group" aria-label="' .. text(img.caption):gsub('"', "'")
-          .. '"><noscript>This figure needs a script; the one above it does not.</noscript></div><script>' .. svg .. "</script>"
+          .. '"><noscript>This figure needs JavaScript; the figure above does not.</noscript></div><script>' .. svg .. "</script>"
   end
   if f then f:close() end
   if not svg then
@@ -494,8 +494,8 @@ end
 
 -- ---- equations --------------------------------------------------------------------
 
--- Finds the file and line of attribute held=07_merge/name: a check, variant or mutant in
--- tests/07_merge/. Without a name, the file is tests/07_merge/checks.c.
+-- Finds the file and line of the check, variant or mutant in tests/07_merge/ to which an
+-- attribute held=07_merge/name refers. Without a name, it refers to 07_merge/checks.c.
 local function find_test(held)
   local stage, name = held:match("^([^/]+)/?(.*)$")
   local all = files("tests/" .. stage .. "/*.c")
@@ -541,8 +541,8 @@ end
 
 -- ---- rules for the text -------------------------------------------------------------
 
--- Returns true if a paragraph has a formula or cites an equation, as the paragraph before
--- each function of ref/ must.
+-- Returns true if a paragraph has a formula or cites an equation. The paragraph before
+-- each function of ref/ must do so.
 local function names_symbols(b)
   local yes = false
   pandoc.Div({ b }):walk {
@@ -607,8 +607,8 @@ local function unbroken(inlines)
   return inlines
 end
 
--- Keeps a number and its unit on one line. Removes brackets around a reference to an
--- equation, because its number already has brackets.
+-- Keeps a number and its unit on one line. Removes the brackets of an equation's number
+-- if the text has brackets around the reference.
 local units = { ["%"] = 1, ms = 1, ["µs"] = 1, s = 1, MB = 1, GB = 1, KiB = 1, MiB = 1, GiB = 1, ["GB/s"] = 1, ["TB/s"] = 1, ["TFLOP/s"] = 1, MFLOP = 1 }
 local function kept_together(inlines)
   for i, x in ipairs(inlines) do
@@ -637,8 +637,8 @@ local function with_hyphen(s)
   end
 end
 
--- Allows line breaks in a long name only after underscores and slashes, but not after the
--- hyphens of a command or a date.
+-- Allows line breaks in a long name after underscores and slashes. Prevents line breaks
+-- after the hyphens of a command or a date.
 local function breakable(c)
   local hyphens, long = c.text:match("%-"), c.text:match("[_/]") and #c.text >= 14
   if not hyphens and not long then return nil end
@@ -650,8 +650,8 @@ local function breakable(c)
   return pandoc.RawInline("html", "<code>" .. s .. "</code>")
 end
 
--- Moves each answer of the Div "answers" below its exercise. Both lists must have the same
--- length.
+-- Moves each answer of the Div "answers" below its exercise. The lists of answers and
+-- exercises must have the same length.
 local function fold_answers(doc)
   local exercises
   for i, b in ipairs(doc.blocks) do
@@ -678,7 +678,7 @@ local function fold_answers(doc)
   return doc
 end
 
--- Closes a Div "folded"; a click on its title opens it.
+-- Hides the content of a Div "folded" until a click on its title.
 local function folded(doc)
   return doc:walk { Div = function(d)
     if not d.classes:includes("folded") then return nil end

@@ -1,4 +1,4 @@
-/* example.c -- runs the reference of each chapter on three tokens, the worked example.
+/* example.c -- runs each chapter's reference on the three tokens of the worked example.
  *
  * Book: chapters 01 to 05, 07, 09 to 11; book.lua puts each printed section ("== name")
  * into its chapter.  Checked by: make book, which compiles and runs this program. Next:
@@ -92,7 +92,7 @@ static void two_ranks(struct rank x[2])
     backward(p, 1, NULL, &x[1]);
     backward(p, 0, &x[1].dh_in[0][0], &x[0]);
 
-    printf("== 02-gate\n          g (natural)           G (base 2, summed in the "
+    printf("== 02-gate\n          g (base e)            G (base 2, summed in the "
            "chunk)\n");
     for (int t = 0; t < T; t++) {
         const struct rank *y = &x[t / 2];
@@ -156,11 +156,11 @@ static void two_ranks(struct rank x[2])
         printf("token %d  %9.6f %9.6f   %9.6f %9.6f   %9.6f %9.6f   %9.6f\n", t,
                z->dq[i][0], z->dq[i][1], z->dk[i][0], z->dk[i][1], z->dg[i][0],
                z->dg[i][1], z->dbeta[i]);
-        same(z->dq[i], dq[t], K, "dq");
-        same(z->dk[i], dk[t], K, "dk");
-        same(z->dv[i], dv[t], V, "dv");
-        same(z->dg[i], dg[t], K, "dg");
-        same(&z->dbeta[i], &dbeta[t], 1, "dbeta");
+        same(z->dq[i], dq[t], K, "dq differs from the adjoint");
+        same(z->dk[i], dk[t], K, "dk differs from the adjoint");
+        same(z->dv[i], dv[t], V, "dv differs from the adjoint");
+        same(z->dg[i], dg[t], K, "dg differs from the adjoint");
+        same(&z->dbeta[i], &dbeta[t], 1, "dbeta differs from the adjoint");
     }
     printf("largest difference from the adjoint of chapter 01: %.1e\n", worst);
     kcp_plan_free(p);

@@ -1,7 +1,7 @@
-/* example.h -- makes the plans and calls of the worked example; runs the recurrence.
+/* example.h -- makes plans and calls for the worked example, and runs the recurrence.
  *
- * Book: all chapters.  Checked by: make book, which stops where a result differs from
- * the token recurrence by more than 1e-12.  Next: book/example.c. */
+ * Book: all chapters.  Checked by: make book, which stops if a result differs from the
+ * token recurrence by more than 1e-12.  Next: book/example.c. */
 #ifndef BOOK_EXAMPLE_H
 #define BOOK_EXAMPLE_H
 
@@ -57,7 +57,7 @@ static inline struct kcp_plan *plan_of(int R, const int64_t *cuts, int chunk)
     return p;
 }
 
-/* Makes a plan. R = 2: rank 0 has tokens 0 and 1. R = 3: each rank has one token. */
+/* Makes a plan for R ranks. If R = 2, rank 0 has tokens 0 and 1. */
 static inline struct kcp_plan *ranks(int R)
 {
     static const int64_t one[] = { 0, 3 }, two[] = { 0, 2, 3 };
@@ -83,7 +83,7 @@ static inline void fill(struct kcp_call *a, const struct kcp_plan *p, int r)
     fill((struct kcp_call *)&name, p, r);                                             \
     name.cu = p->ctx[r].cu; name.cn = p->ctx[r].cn; name.sc = p->ctx[r].sc
 
-/* Returns the call of the recurrence for n tokens from token t on; dO is 1. */
+/* Returns a call of the recurrence for n tokens from token t on, with dO = 1. */
 static inline struct kcp_step step_call(int t, int n)
 {
     static int64_t cu[2];

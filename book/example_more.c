@@ -1,7 +1,7 @@
 /* example_more.c -- runs the worked example of chapters 06, 14 and 16.
  *
  * Book: chapters 06, 14 and 16.  Checked by: make book, because this program fails if
- * results of two ranks or of the DPLR or GDN-2 form are wrong.  Next: leaveout.c. */
+ * two ranks differ from one, or KDA from its DPLR or GDN-2 form.  Next: leaveout.c. */
 #include "example.h"
 
 /* ---- 06: the context of each rank of the example */
@@ -102,15 +102,15 @@ static void halo(void)
     run(&two, 2, conv);
     shifted.shift = 1;
     run(&shifted, 2, conv);
-    same(one.y[0], two.y[0], T * V, "two ranks differ from one");
-    printf("== 14-conv\n          x              y, W = 2       shift\n");
+    same(one.y[0], two.y[0], T * V, "outputs of two ranks differ from one");
+    printf("== 14-conv\n          x              y, W = 2       y, shift = 1\n");
     for (int t = 0; t < T; t++)
         printf("token %d  %4.1f  %4.1f     %4.1f  %4.1f     %4.1f  %4.1f   rank %d%s\n",
                t, ex_v[t][0], ex_v[t][1], two.y[t][0], two.y[t][1], shifted.y[t][0],
                shifted.y[t][1], t == 2, t == 2 ? ", with token 1 as its halo" : "");
 }
 
-/* Writes KDA as DPLR (a = exp(g) k, b = -beta k, v = beta v) or as GDN-2. */
+/* Sets inputs with which DPLR or GDN-2 computes what KDA computes. */
 static void tell(struct job *j, enum kcp_model model)
 {
     j->model = model;
@@ -135,11 +135,11 @@ static void models(void)
         tell(&two[m], row[m].model);
         run(&one[m], 1, family);
         run(&two[m], 2, family);
-        same(one[m].o[0], two[m].o[0], T * V, "two ranks differ from one");
+        same(one[m].o[0], two[m].o[0], T * V, "outputs of two ranks differ from one");
     }
     recurrence(T);
-    same(o[0], two[0].o[0], T * V, "KDA as DPLR is not KDA");
-    same(o[0], two[1].o[0], T * V, "KDA as GDN-2 is not KDA");
+    same(o[0], two[0].o[0], T * V, "DPLR's o differs from KDA's");
+    same(o[0], two[1].o[0], T * V, "GDN-2's o differs from KDA's");
     printf("== 16-family\n         ");
     for (int m = 0; m < 3; m++)
         printf(" %-23s", row[m].name);

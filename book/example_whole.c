@@ -50,27 +50,27 @@ static void run(struct job *j)
     char why[160] = "";
     if (kcp_threads_run(j->p->R, body, j, why, sizeof why))
         fail(why);
-    same(&j->o[0][0], &o[0][0], T * V, "o on several ranks");
-    same(&j->ht[0][0], &ht[0][0], K * V, "ht on several ranks");
-    same(&j->dq[0][0], &dq[0][0], T * K, "dq on several ranks");
-    same(&j->dg[0][0], &dg[0][0], T * K, "dg on several ranks");
-    same(&j->dh0[0][0], &dh0[0][0], K * V, "dh0 on several ranks");
+    same(&j->o[0][0], &o[0][0], T * V, "o differs from the recurrence");
+    same(&j->ht[0][0], &ht[0][0], K * V, "ht differs from the recurrence");
+    same(&j->dq[0][0], &dq[0][0], T * K, "dq differs from the recurrence");
+    same(&j->dg[0][0], &dg[0][0], T * K, "dg differs from the recurrence");
+    same(&j->dh0[0][0], &dh0[0][0], K * V, "dh0 differs from the recurrence");
 }
 
-/* ---- the modes of the saved block, from the smallest to the largest */
+/* ---- the modes of the saved block, from the smallest block to the largest */
 static const struct { const char *name; enum kcp_save save; } modes[] = {
     { "light", KCP_SAVE_LIGHT }, { "recompute", KCP_RECOMPUTE },
     { "save all", KCP_SAVE_ALL } };
 
-/* Returns bytes per token and head of a saved block with bf16 and float arrays. */
+/* Returns a saved block's bytes per token and head; its arrays are bf16 or float. */
 static double bytes_kept(struct kcp_call c, int64_t tokens, int format)
 {
     const int64_t cu_seqlens[] = { 0, tokens };
     struct kcp_plan *plan;
     struct kcp_saved block;
-    if (kcp_plan_make(&plan, 1, cu_seqlens, 1, NULL, 0, c.C, 0, NULL)) fail("plan");
+    if (kcp_plan_make(&plan, 1, cu_seqlens, 1, NULL, 0, c.C, 0, NULL)) fail("no plan");
     kcp_layer_call(&(struct kcp_layer){ 0 }, &c, plan, NULL);
-    if (kcp_saved_layout_of(&block, &c, format, "", 2, 4)) fail("layout");
+    if (kcp_saved_layout_of(&block, &c, format, "", 2, 4)) fail("no layout");
     kcp_plan_free(plan);
     return (double)block.bytes / (double)(tokens * c.HV);
 }
@@ -140,8 +140,8 @@ int main(void)
             printf("   rank %d: %3d (%d)", r, (int)x.bytes[r], (int)x.messages[r]);
         printf("\n");
     }
-    printf("== 12-h0\nbytes of the saved block   rank 0   rank 1   (in double; headers "
-           "and alignment included)\n");
+    printf("== 12-h0\nbytes of the saved block   rank 0   rank 1   (double precision, "
+           "with headers and alignment)\n");
     for (int i = 0; i < 3; i++) {
         struct job x = { .p = j[2].p, .save = modes[i].save };
         run(&x);

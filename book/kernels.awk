@@ -1,7 +1,7 @@
-# kernels.awk -- prints how much of cuda/ the book shows, and how many whole kernels.
+# kernels.awk -- prints how many lines and whole kernels of cuda/ the book shows.
 #
 # Book: none.  Usage: cat *.lines | awk -f kernels.awk - cuda/...  Next: book.mk.
-# A line of standard input has the file and the first and last line of a snippet. A taught
+# A line of standard input has a snippet's file, first line and last line. A taught
 # kernel is a __global__ function in the folder of any chapter but 18.
 FILENAME == "-" {
     for (i = $2; i <= $3; i++) seen[$1, i] = 1

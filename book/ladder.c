@@ -26,7 +26,7 @@ static int reads(const int *byte)
 }
 
 /* Counts bank conflicts per chunk in the third kernel (rows of 256 bytes, eight warps).
- * A lane reads two neighbouring numbers of a row of w, and one number of kg. */
+ * One load of a lane reads two neighbouring numbers of a row of w, or one of kg. */
 static void by_hand(void)
 {
     int w[32], kg[32];
@@ -42,7 +42,7 @@ static void by_hand(void)
         1024 * 7 + 2048 * 3);
 }
 
-/* Counts bank conflicts in the fourth kernel; its ldmatrix loads rows of 256 bytes. */
+/* Counts bank conflicts per chunk in the fourth kernel (ldmatrix, 256-byte rows). */
 static void by_ldmatrix(void)
 {
     static double tile[64 * 128], r[LANES][8];
@@ -55,9 +55,10 @@ static void by_ldmatrix(void)
     say("17.reads6", "%.0f", blocks * 4 + 3 * C * 256 / 128, 2176 + 384);
 }
 
-/* Prints for each number of A (of = 0) or B (1): its lane, register, row and column.
- * The layout is found by experiment: this number is 1, all others of its matrix are 0.
- * The other factor has key + 1 in column 0 (B) or row 0 (A), and so has the product. */
+/* Prints the lane, register, row and column of each number of A (of = 0) or B (of = 1).
+ * To find its row and column, sets the number to 1 and the rest of its matrix to 0. The
+ * other factor has p + 1 for key p in column 0 (B) or row 0 (A), and is 0 elsewhere.
+ * So the only nonzero element of the product is the number's key + 1. */
 static void factor(int of)
 {
     const int numbers = of ? 4 : 8;                     /* per lane */
@@ -83,7 +84,8 @@ static void factor(int of)
     }
 }
 
-/* Prints the same for A, B and D. For D, A[r][0] = r + 1 and B[0][c] = 1 + 100 c. */
+/* Prints lane, register, row and column of each number of A, B and D. The numbers of D
+ * are (r + 1) (1 + 100 c), products of A[r][0] = r + 1 and B[0][c] = 1 + 100 c. */
 static void fragments(void)
 {
     struct fragment_a a = { 0 };

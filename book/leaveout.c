@@ -1,10 +1,10 @@
-/* leaveout.c -- prints the error of dg if dG includes the terms that cancel.
+/* leaveout.c -- prints the error of dg without and with the terms of dG that cancel.
  *
  * Book: chapter 10, which shows the output.  Checked by: make book.
  * Next: book/precision.c.
  *
- * All gates are equal. The exact dg comes from the adjoint of chapter 01. In columns
- * "paths in bf16", the sum of each path is rounded before it is added to dG. */
+ * All gates are equal. The exact dg comes from the adjoint of chapter 01. In the
+ * columns "paths in bf16", the sum of each path is rounded before it is added to dG. */
 #include "ref.h"
 #include "base/bf16.h"
 #include "base/random.h"
@@ -64,7 +64,8 @@ static void references(void)
     }
 }
 
-/* Sums each path (chapter 10); with `star`, without terms i = j and the last row. */
+/* Computes dg from the sum of each path (chapter 10). If `star`, leaves out the terms
+ * that cancel: those with i = j, and dks of the last row. */
 static void paths(int star, int round)
 {
     static double dw[C][K], dkgb[C][K], dA[C][C], X[C][C], dL[C][C], dG[C][K];
@@ -170,7 +171,7 @@ int main(void)
             h0[i][e] = uniform();
             dht[i][e] = uniform();
         }
-    printf("== 10-leaveout\n  gate   size of dg     in double                     "
+    printf("== 10-leaveout\n  gate   size of dg     in double precision           "
            "paths in bf16\n");
     printf("                     left out      let in          left out      let in\n");
     for (int n = 0; n < 7; n++) {

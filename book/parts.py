@@ -1,5 +1,5 @@
-"""parts.py -- compares measured times of passes over ranks with bounds and predictions;
-prints measured times and counters of chapter 17's kernels.
+"""parts.py -- compares measured times of passes over ranks with bounds and predictions,
+and prints measured times and counters of chapter 17's kernels.
 
 A bound comes from the bytes of the kernels, or from a pass without messages.
 The times are from the newest table in bench/results/ that has the case.
@@ -18,7 +18,7 @@ RANKS = 4
 
 
 class Row:
-    """A row of a table: its times are numbers, in microseconds."""
+    """A row of a table. Its times are numbers, in microseconds."""
     def __init__(self, cells, file):
         for name in (TIMES + " copy T HV head_parts").split():
             setattr(self, name, float(cells.get(name) or 0))
@@ -35,9 +35,9 @@ ROWS = [Row(cells, file) for cells, file in RECORDS
 
 
 def newest(case, stage="08_forward", form=None, groups=1, file=None):
-    """Returns the fastest row for this case, stage and form (None: any form) in which
-    the heads are in `groups` parts. The row is from `file`. If `file` is None, the row
-    is from the newest table that has the case."""
+    """Returns the fastest row for this case, stage, form (None: any form) and number
+    `groups` of head groups. The row is from `file`, or if `file` is None, from the
+    newest table that has the case."""
     rows = [r for r in ROWS if r.key == (case, stage) and form in (None, r.form)
             and r.head_parts == groups and file in (None, r.file)]
     if not rows:
@@ -46,14 +46,14 @@ def newest(case, stage="08_forward", form=None, groups=1, file=None):
 
 
 def say(**values):
-    """Prints the values that the text of the chapter repeats."""
+    """Prints the values that the text of chapter 20 quotes."""
     for name, x in values.items():
         print("@20/%s %s" % (name, x))
 
 
 # Bytes per token and head of chapter 18's kernels, for K = V = 128, C = 64 and HV = H.
-# Forward: factors, map, scan. Backward: dh_ext (only with ranks), states, reverse scan,
-# finish.
+# The terms of KDA's forward are the factors, map and scan. Those of its backward are
+# dh_ext (only over several ranks), states, reverse scan and finish.
 FORWARD = {"KDA": 1704 + 856 + 1448, "GDN": 1197 + 602 + 1198}
 BACKWARD = {"KDA": 1192 + 1624 + 1960 + 3608, "GDN": 942 + 5922}
 
@@ -61,8 +61,8 @@ BACKWARD = {"KDA": 1192 + 1624 + 1960 + 3608, "GDN": 942 + 5922}
 def floors():
     print("== 20-floors\ntime of a pass over ranks, and its floor: the time to move "
           "its kernels' bytes\nat the rate of a copy in the same run; microseconds\n")
-    print("GPUs     pass        T per rank   fastest form     time   floor   "
-          "of the time")
+    print("GPUs     pass        T per rank   fastest form     time   floor  "
+          "floor / time")
     for i, (case, name, ranks) in enumerate((
             ("kda_2x1_bare", "KDA forward", 2), ("gdn_2x1_bare", "GDN forward", 2),
             ("kda_2x1", "KDA both", 2), ("gdn_2x1", "GDN both", 2),
@@ -90,7 +90,7 @@ def replays():
     cases = "kda_2x1_t1024_bare", "kda_2x1_t4096_bare"
     print("== 20-replays\nKDA forward on 2 GPUs, 32 heads, nothing kept, a busy host: "
           "microseconds\n")
-    print("GPUs     T per rank   form            median   fastest tenth   from a graph")
+    print("GPUs     T per rank   form            median   fastest tenth   graph replay")
     for case in cases:
         for f, form in enumerate(("all_gather", "chain", "chain_window")):
             r = newest(case, form=form)
@@ -108,7 +108,7 @@ def replays():
 
 
 def chosen():
-    """Compares all-gather and chain on H100s, and unequal shares on two H200s."""
+    """Compares all-gather with chain, one with two groups of heads, and three cuts."""
     for name, case in (("long2", "kda_2x1_t131072_bare"),
                        ("long4", "kda_4x1_t131072_bare")):
         gather, chain = (newest(case, form=f).us for f in ("all_gather", "chain"))
@@ -129,8 +129,8 @@ def chosen():
 
 
 def maps():
-    """Prints by how many percent the maps increase the work of two H100s: compares all
-    parts except the exchange with half of one GPU's time."""
+    """Prints how many percent the maps add to the work: compares the time of two GPUs
+    without the exchange with half of the time of one GPU."""
     for way, stage in ("fwd_", "08_forward"), ("back_", "13_backward"):
         one = newest("kda_1x1_t131072", stage)
         two = newest("kda_2x1_t131072", stage, "chain")
@@ -145,7 +145,7 @@ def maps():
 
 
 def unsent():
-    """Prints times with and without messages, to bound the gain of hiding messages."""
+    """Prints times with and without messages: hiding messages cannot gain more."""
     print("== 20-unsent\nKDA forward on 4 GPUs, 32 heads, nothing kept, called "
           "alternately with and\nwithout messages; microseconds\n")
     print("GPUs     T per rank   form             with   without       maximum gain")
@@ -163,10 +163,10 @@ def unsent():
 def eight():
     """Predicts times of eight GPUs from times of four: each GPU has half of the work,
     and the chain has seven hops instead of three."""
-    print("== 20-eight\na model of 8 GPUs, T = 131072, 32 heads, nothing kept: front, "
-          "sum and main are half\nof those measured on 4, in a chain; the exchange is "
-          "7 of its hops, on 4 there are 3;\nmicroseconds\n")
-    print("pass           front    sum   exchange   main   in all   measured on")
+    print("== 20-eight\na model of a chain over 8 GPUs, T = 131072, 32 heads, nothing "
+          "kept: front, sum and\nmain are half of the times measured on 4 GPUs; the "
+          "exchange has 7 hops instead of 3;\nmicroseconds\n")
+    print("pass           front    sum   exchange   main    total   measured on")
     for name in "KDA forward", "GDN forward":
         r = newest(name[:3].lower() + "_4x1_bare", form="chain")
         front, sums, main = r.front / 2, r.sum / 2, r.main / 2
@@ -200,9 +200,10 @@ def ladder():
         v, chunks = rung[:2] + ".", 128 * 96
         for column in "conflicts", "wavefronts":
             show(v + column, "%.0f", counted(rung, column) / chunks)
-        # Cycles per chunk: of the whole kernel, with a block on the SM ("active"), and
-        # with busy tensor cores. Each of the four schedulers issues in "issue" percent
-        # of the active cycles. Tensor cores are busy in "tensor" percent of these cycles.
+        # Cycles per chunk: "clocks" of the whole kernel, "active" with a block on the
+        # SM, "tensor" with busy tensor cores. Each of the four schedulers issues in
+        # `issue` percent, and the tensor cores are busy in `tensor` percent, of the
+        # active cycles.
         active = counted(rung, "instructions") / chunks / 4 / counted(rung, "issue") * 100
         show(v + "clocks", "%.0f", counted(rung, "cycles") / 128)
         show(v + "active", "%.0f", active)

@@ -1,4 +1,4 @@
-# source.awk -- converts C, CUDA or Python to HTML lines with anchors and token classes.
+# source.awk -- converts C, CUDA or Python to HTML. Lines have anchors, tokens classes.
 #
 # Book: none.  Next: book.mk.
 # Usage: awk -v title=ref/07_merge.c -v css=book/book.css -f source.awk ref/07_merge.c

@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
 # tables.py -- writes recorded runs as Markdown tables, for the book and README.md.
 #
-# Book: chapters 01 to 20.  Checked by: make book; make test, by --check.
+# Book: chapters 01 to 20.  Checked by: make book, and make test with --check.
 # Next: ../bench/records.py, whose reader this uses.
 #
 #   tables.py DIR                 all tables into DIR, from bench/results
 #   tables.py --readme [--check]  the tables of README.md, between two marks
 #
-# The first line of a record names its columns; `kind` is the kind of a row. If a row
-# was recorded several times, the latest row in the best state is used. The states, best
-# first: present kernels, kernels that cannot be compared, other kernels.
-# --readme needs built kernels.
+# The first line of a record names its columns. Column `kind` says what a row records.
+# If a case was recorded several times, the latest row in the best state is used. The
+# states, best first: the present kernels were measured; it is unknown whether they
+# were; other kernels were measured. --readme needs built kernels.
 import glob
 import itertools
 import math
@@ -23,7 +23,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, ROOT + "/bench")
 from records import Digests, read_lines, read_tsv, results    # noqa: E402
 
-NB = "\u00a0"                                   # a blank without line break
+NB = "\u00a0"                                   # no-break space
 STALE, UNCOMPARED, FRESH = range(3)
 STATES = {"stale": STALE, "not comparable": UNCOMPARED, "fresh": FRESH}
 KEPT = {"all": ", save all", "light": ", light", "none": ", nothing kept"}
@@ -44,7 +44,7 @@ def least(rows):
 
 
 def newest(rows, stale_too):
-    """Returns the fastest of the rows whose kernels are most up to date."""
+    """Returns the fastest row in the best state; a stale row only if `stale_too`."""
     state = max([r.state for r in rows], default=STALE)
     return least(r for r in rows if r.state == state and (state != STALE or stale_too))
 
@@ -76,7 +76,7 @@ class Row:
         self.backward = number(self["pass"]) != 0
         self.way = "backward" if self.backward or "back" in self.stage else "forward"
         if self.way == "backward" and self.save == "none":
-            self.save = "recompute"             # the block of its forward
+            self.save = "recompute"             # its forward saves this block
         self.way = "both" if self.stage == "forward_backward" else self.way
         self.machine = "%s, %s, %s" % (self["machine"], self["driver"], self["date"])
         self.place = "%s, commit `%s`" % (self.machine, self["commit"])
@@ -139,7 +139,7 @@ class Row:
                 self.segments, self.stage, self.theirs, self.variant)
 
     def standing(self):
-        """Compares recorded digests of kernels, path and exchange with present ones."""
+        """Returns the state: compares recorded digests with those of present code."""
         def compared(digest, by, key):
             return STATES[Row.digests.state(key, digest, by)] if digest else UNCOMPARED
         known = Row.digests.rows
@@ -191,7 +191,7 @@ class Page:
         return ms(r.us) + self.mark(r.state) if r else ""
 
     def share(self, r):
-        """Returns 100 floor / time; over 100 if the cache holds all arrays."""
+        """Returns floor / time in percent, which is over 100 if arrays are cached."""
         p = 100 * r.floor() / r.us
         if p > 100.5:
             self.marks.add("cached")
@@ -227,7 +227,8 @@ class Page:
 
 
 class Records:
-    """`kind`: all rows by kind; `rows`: chosen rows of kind time; `sorted`: sorted rows."""
+    """`kind` has all rows by kind, `rows` the rows of kind time that tables use, and
+    `sorted` these in order."""
     def __init__(self):
         self.kind, slots, standings, self.timed = {}, {}, {}, []
         for path in results():
@@ -259,7 +260,8 @@ class Records:
         return True
 
     def of_newest_code(self, rows):
-        """Drops rows of whole layers whose case was recorded again on a later day."""
+        """Drops rows of whole layers if their case has rows in a better state or of a
+        later day."""
         newest = {}
         for r in rows:
             key = r.case, r.stage, r.ranks
@@ -319,7 +321,7 @@ def stage_case(p, case, rows):
     p.add("\n**%s.** Recorded on %s; on the %s a copy moved %.2f TB/s and a bf16 product "
           "did %.0f TFLOP/s.\n" % (case, recorded_in(rows), rows[0].card(),
                                    rows[0].copy / 1e12, rows[0].product / 1e12),
-          "| variant | pass | µs | 10 to 90 % | GB/s | TFLOP/s | of its floor | GPU |",
+          "| variant | pass | µs | 10 to 90 % | GB/s | TFLOP/s | floor / time | GPU |",
           "|:-----|:---|---:|----:|---:|---:|---:|:--|")
     for r in rows:
         if r.stage == "12_h0":       # one segment: only one state is copied
@@ -340,8 +342,8 @@ def whole_table(d, name, only=None):
                 r.is_edge():
             continue
         if not last:
-            p.add("| case | pass | whose | ms | 10 to 90 % | of its floor "
-                  "| fastest peer / it | workspace, kept: GiB | run |",
+            p.add("| case | pass | kernel | ms | 10 to 90 % | floor / time "
+                  "| fastest peer / ours | workspace, saved: GiB | run |",
                   "|:-------|:---|:------|---:|-----:|---:|---:|---:|:---|")
         peer = None if r.theirs else \
             least(d.find(theirs=True, set=r.set, stage=r.stage, ranks=r.ranks))
@@ -416,8 +418,8 @@ def bound_table(d):
 
 def roofline(d):
     """Writes the memory and tensor rates, then the highest TFLOP/s of every variant.
-    Whole passes are included only for KDA, 8192 tokens and 96 heads, and fast passes
-    only on the H200, whose memory rate bounds them."""
+    Whole passes are included only for KDA, 8192 tokens and 96 heads. Except *_stages,
+    they are included only on the H200, whose memory rate bounds them."""
     p, at = Page("roofline.tsv"), {}
     for r in d.rows:
         case = r.model, r.T, r.HV, r["lengths"]
@@ -437,7 +439,7 @@ def roofline(d):
 
 
 def token_curves(d):
-    """Chapter 18's figure: times of the newest record with cases T<tokens>_<model>."""
+    """Writes times for chapter 18's figure: cases T<tokens>_<model>, newest record."""
     p = Page("tokens.tsv")
     rows = [r for r in d.of("time") if re.match("T%d_" % r.T, r["case"]) and r["save"]]
     for r in sorted(rows, key=lambda r: r.T):
@@ -488,7 +490,7 @@ def rank_table(d):
 
 
 def form_table(d):
-    """Lists the time of each form, and the part that the exchange takes."""
+    """Lists the time of each form and, in brackets, of its exchange."""
     p, groups, above = Page("19-forms.md"), {}, None
     stages = *PAIR, "16_family"
     for r in sorted((r for r in d.sorted if r.ranks > 1 and not r.peer and r.is_layer
@@ -526,9 +528,9 @@ def walk_tables(d):
         if form not in of or (r.state, -r.us) > (of[form].state, -of[form].us):
             of[form] = r
     on = "Recorded on %s. Milliseconds" % "; ".join(places.values())
-    p.add(on + "; the scan's with the tile $C$ that was fastest; room is work and saved "
-          "states that a call is given beside inputs and outputs, in MiB.\n",
-          "| $K$ | heads | $T$ | pass | walk | scan | its $C$ | auto | chunks "
+    p.add(on + "; the scan has its fastest tile $C$. MiB: memory for work and saved "
+          "states that a call needs beside inputs and outputs.\n",
+          "| $K$ | heads | $T$ | pass | walk | scan | scan's $C$ | auto | chunks "
           "| walk, MiB | scan, MiB | chunks, MiB | fastest |",
           "|--:|--:|--:|:--|--:|--:|--:|--:|--:|--:|--:|--:|:--|")
     for key, of in sorted(best.items()):
@@ -574,8 +576,8 @@ def ladder_tables(d):
 
     def counted(page, head, *rows):
         page.add("| rung %s| instructions per chunk, thousands | wavefronts of shared "
-                 "memory per chunk | of them conflicts | issue | tensor | warps | DRAM "
-                 "| waits most for |" % head,
+                 "memory per chunk | bank conflicts per chunk | issue | tensor | warps "
+                 "| DRAM | waits most for |" % head,
                  "|:--|" + "--:|" * (7 + len(head) // 7) + ":--|")
         for v, *cells in rows:
             r = count[v]
@@ -590,7 +592,7 @@ def ladder_tables(d):
     p.add("Recorded on %s; there a copy moved %.2f TB/s and a bf16 product did %.0f "
           "TFLOP/s. The floor is %.0f µs for 96 heads, %.0f µs for 32.\n" % (
               last.run, last.copy / 1e12, last.product / 1e12, floor[96], floor[32]),
-          "| rung | H = 96 | than the one before | than the first | of the floor "
+          "| rung | H = 96 | speed-up by this rung | speed-up in all | floor / time "
           "| H = 32 | registers | shared memory per block |",
           "|:--|--:|--:|--:|--:|--:|--:|--:|")
     plain.add("floor %g" % floor[96])
@@ -607,12 +609,12 @@ def ladder_tables(d):
                      % (last.T, last.run))
             counted(pair, "| time ", (rungs[i - 1], time(us[i - 1])),
                     (v, "**%s**" % time(us[i])))
-            pair.add("\n%s times as fast." % times_before)
+            pair.add("\nThe new kernel is %s times as fast." % times_before)
     if STALE in p.marks:
         p.add("\n† measured with an older version of the kernel.")
-    counters.add("Nsight Compute, T = %d, H = 96, the clocks left alone; issue, tensor "
-                 "and warps in the cycles in which a processor has a block (96 of 132 "
-                 "have one).\n" % last.T)
+    counters.add("Counted by Nsight Compute without fixed clocks, T = %d, H = 96. "
+                 "Issue, tensor and warps are shares of the cycles in which a processor "
+                 "has a block (96 of 132 have one).\n" % last.T)
     counted(counters, "", *[(v,) for v in rungs])
 
 
@@ -637,9 +639,9 @@ def judge_tables(d):
             best[key] = fresh, r
     rows = [(key, best[key][1]) for key in sorted(best)]
     places = once("%s, commit %s" % (r.machine, r["commit"]) for _, r in rows)
-    p.add("Judged on %s: of all cases the worst error, and what is allowed.\n"
+    p.add("Judged on %s. Rows have the worst error and its limit.\n"
           % "; ".join(places),
-          "| stage | variant | GPUs | storage | cases | worst | error | allowed |",
+          "| stage | variant | GPUs | storage | cases | output | error | limit |",
           "|:-----|:-----|--:|:--|:----|:--|---:|---:|")
     for (stage, variant, ranks), r in rows:
         p.row(stage, "`%s`" % variant, ranks, r["storage"], r["cases"], r["worst"],
@@ -678,9 +680,9 @@ def nccl_table(d):
         ok = ["`%s`" % r["what"] for r in of if r["ok"] and not r["status"]]
         p.add("From `%s`, %s%s.\n" % (
             file, of[-1].place,
-            "" if of[0]["ok"] else "; status 0: as it should be"))
+            "" if of[0]["ok"] else "; status 0: passed"))
         if shown:
-            p.add("| what | ranks | n | status | s | says |",
+            p.add("| job | ranks | n | status | s | message |",
                   "|:------|:--|--:|--:|--:|:-------|")
         for r in shown:
             p.row("`%s`" % r["what"], *[r[c] for c in "how n status seconds says".split()])
@@ -688,8 +690,8 @@ def nccl_table(d):
             p.add("\nPassed over %s GPUs: %s." % (of[0]["ranks"], ", ".join(ok)))
         p.add("")
     if any(r["status"] == "1" for r in d.of("run")):
-        p.add("Status 1: something was wrong in that run; later records in "
-              "`bench/results/` say what became of it.")
+        p.add("Status 1: the job found an error; later records in `bench/results/` "
+              "show whether it was corrected.")
 
 
 # Rows of kind torch that begin with these words have no comparison with a reference.
@@ -708,19 +710,19 @@ def torch_tables(d):
     names = once(n for r in timed.values()
                  for n in (r.place + "; " + r["peer"]).split("; "))
     p.add("Recorded on %s; medians.\n" % "; ".join(names),
-          "| case | pass | by | ms | worst of all outputs | its error |",
+          "| case | pass | kernel | ms | worst output | its error |",
           "|:--|:--|:--|--:|:--|--:|")
     for (case, *cells), r in timed.items():
         p.row("" if case == above else case, *cells, ms(r.us), r["worst"], r["error"])
         above = case
     p = Page("torch-judged.md")
-    p.add("| what | of | how many | came out |", "|:--|:--|--:|:--|")
+    p.add("| test | code | number | result |", "|:--|:--|--:|:--|")
     for key, r in judged.items():
         p.row(*key, r["n"], r["says"])
 
 
 def share_text(x):
-    """Formats x = error / limit, in bold above 1."""
+    """Formats x = error / limit, in bold if x is above 1."""
     if x is None:
         return "n/a"
     form = "%.2f" if x <= 1 else "**%.1f**"
@@ -728,8 +730,8 @@ def share_text(x):
 
 
 def field_tables(d):
-    """Lists other systems' kernels by regime: the worst error / limit of forward and
-    backward; then the options --case that repeat each failure."""
+    """Lists the worst error / limit of other systems' kernels in each regime, forward
+    and backward. Then lists the options --case that repeat each failure."""
     cells, p = {}, Page("field.md")
     rows = list(d.of("field"))
     kernels = once((r["peer"], r.model) for r in rows)
@@ -818,8 +820,8 @@ def times_in(cell):
 
 
 def log_marks(d):
-    """Appendix B's figure: measured / predicted time in the rows of bench/LOG.md before
-    "Over ranks" that have both times."""
+    """Writes measured / predicted time for appendix B's figure, from the rows of
+    bench/LOG.md above "Over ranks" that have both times."""
     p, backward, gdn = Page("log.tsv"), False, False
     for line in read_lines(ROOT + "/bench/LOG.md"):
         if line.startswith("## Over ranks"):
@@ -828,7 +830,7 @@ def log_marks(d):
         if not line.startswith("| "):
             continue
         what, predicted, measured, *_ = [c.strip() for c in line.split("|")[1:]]
-        if not what.startswith(("the same", "both")):     # else of the same model
+        if not what.startswith(("the same", "both")):     # else: model of last row
             gdn = False
         gdn |= "GDN" in what or "one gate a head" in what
         (first, unit), (then, other) = times_in(predicted), times_in(measured)
@@ -931,14 +933,14 @@ def readme(check):
     new, found = re.subn("(?s)(?<=<!-- measured -->\n).*(?=<!-- until here -->)",
                          lambda _: "\n" + tables + "\n", old)
     if found != 1:
-        sys.exit("tables.py: README.md: a mark is missing")
+        sys.exit("README.md: found no <!-- measured --> or <!-- until here -->")
     if new != old and check:
-        sys.exit("README.md: its tables are not those of the records: "
+        sys.exit("README.md: the tables differ from the records: run "
                  "python3 book/tables.py --readme")
     if new != old:
         with open(ROOT + "/README.md", "w", encoding="utf-8") as f:
             f.write(new)
-        print("README.md: its tables are those of the records")
+        print("README.md: wrote tables from the records")
 
 
 def main(arguments):

@@ -1,4 +1,4 @@
-"""kernels.py -- figures of Part II, one GPU: chapters 17, T and 18.
+"""kernels.py -- draws the figures of Part II (one GPU).
 
 Book: chapters 17, T and 18.  Checked by: make book-lint.  Next: ranks.py.
 """
@@ -32,7 +32,7 @@ def ladder_coalesce():
     text(400, 28, "lane l takes piece l")
     together = draw(400, 42, [16 * lane for lane in range(32)])
     text(400, 326, "%d sectors for 512 bytes" % together)
-    soft(400, 346, "two whole rows, and the next load the next two")
+    soft(400, 346, "two whole rows; the next load fetches the next two")
 
 
 @figure(720, 282)
@@ -78,8 +78,8 @@ def ladder_roles():
 
 @figure(720, 275)
 def ladder_stages():
-    """Simulates two timelines. A copy takes the time `copy`; the products of a chunk
-    take `work`; a stage is free when its products are done."""
+    """Simulates two timelines. A copy takes the time `copy`. The products of a chunk
+    take the time `work`. A stage is free when its products are done."""
     copy, work = 60, 95
 
     def play(y, stages):
@@ -144,7 +144,7 @@ def ladder_times():
 
     soft(560, 16, "ms", "end")
     soft(632, 16, "step", "end")
-    soft(712, 16, "in all", "end")
+    soft(712, 16, "total", "end")
     for t in (100, 1000, 10000, 100000):
         line(x(t), 24, x(t), 270)
         soft(x(t), 288, ("%.1f ms" if t < 1000 else "%.0f ms") % (t / 1000), "middle")
@@ -312,7 +312,7 @@ def pieces():
         for j in range(3):
             box(212 + 80 * j, 34 + 50 * i, 76, 44, "a" if i + j <= 2 else "line",
                 "2^-%d" % (8 * (i + j)) if i + j else "1")
-    text(470, 60, "blue: formed, the smallest first")
+    text(470, 60, "blue: computed, smallest first")
     soft(470, 160, "not filled: left out")
 
 
@@ -426,13 +426,13 @@ def factors():
         for piece in range(8):
             box(410 + piece * 34, 162 + row * 18, 33, 17, "c" if row == 3 else "a",
                 "%d" % (piece ^ row))
-    soft(410, 324, "number in a place: which 16 bytes of the row")
+    soft(410, 324, "number in a cell: which 16 bytes of the row")
 
 
 @figure(720, 486)
 def parts():
-    """Rows in book/data/ have a name, bytes, ms for the bytes, ..., measured ms. Floors
-    of whole passes come from the output of book/clusters.c."""
+    """Rows in book/data/ have a name, bytes, ms for these bytes, ..., measured ms. The
+    floors of whole passes come from the output of book/clusters.c."""
     def x(ms):
         return 172 + ms * 112
 
@@ -467,10 +467,10 @@ def parts():
         total = rows[len(names)] if rows[len(names):] else map(sum, zip(*rows))
         bars(y, whole, value("18/floor_" + floor), *total)
         y += 44
-    soft(172, 474, "thin: the floor of the pass; inner: its own bytes; outer: measured")
+    soft(172, 474, "thin: floor of the pass; inner: time of own bytes; outer: measured")
 
 
-# Which warps work on which chunk or step; not to scale.
+# Draws which warps work on which chunk or step. Lengths are not to scale.
 def lane(y, name, more=""):
     text(4, y + 12, name)
     soft(4, y + 27, more)
@@ -512,7 +512,7 @@ def roles_of_one_kernel(y):
                            (180, "", "warp 1: odd steps"),
                            (224, "queries", "1 warp"), (268, "scan", "8 warps")):
         lane(y + at, name, more)
-    # Each arrow is a barrier, from the role that arrives to the role that waits.
+    # An arrow is a barrier: it points from the role that arrives to the one that waits.
     for x0, y0, x1, y1, name in (
             (46, 34, 54, 47, "raw"), (112, 78, 122, 91, "gated"),
             (182, 122, 190, 267, ""), (268, 166, 276, 267, ""),
@@ -544,7 +544,7 @@ def roles():
     roles_of_one_kernel(292)
 
 
-# Whole passes in the roofline: a label, and its position relative to the dot.
+# Labels of whole passes in the roofline, and their positions relative to the dots.
 PASSES = {"08/v1_stages": ("forward, a thread per column", -10, -17),
           "08/v2_stages": ("forward, taught stages", 8, 14),
           "08/v3_prepare_scan": ("forward, fast", 8, 14),
@@ -556,7 +556,7 @@ PASSES = {"08/v1_stages": ("forward, a thread per column", -10, -17),
 @figure(720, 424)
 def roofline():
     """Line 1 of roofline.tsv is "roof TB/s TFLOP/s". Each other line has a name,
-    operations per byte, TFLOP/s. Lines join the dots of chapter 17's eight kernels."""
+    operations per byte and TFLOP/s. Lines join the eight kernels of chapter 17."""
     def x(intensity):
         return 60 + (math.log10(intensity) - 1) * 290
 
@@ -620,8 +620,8 @@ def schedules():
 
 @figure(720, 400)
 def tokens():
-    """Columns of tokens.tsv: model, heads, stage, saved block, tokens, ms. Rows are
-    sorted by tokens."""
+    """tokens.tsv has model, heads, stage, saved block, tokens and ms. Its rows are in
+    order of tokens."""
     curves = (("13_backward", "recompute", "backward", "b"),
               ("08_forward", "recompute", "forward, data saved", "a"),
               ("08_forward", "none", "forward, nothing saved", "c"))

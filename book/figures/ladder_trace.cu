@@ -1,13 +1,13 @@
-// ladder_trace.cu -- records when the warps of rung 8 wait, compute and arrive.
+// ladder_trace.cu -- records when warps of chapter 17's last kernel wait and compute.
 //
-// Book: chapter 17, "Warps with roles".  Checked by: kernels.py, which draws it.
+// Book: chapter 17, "Warps with roles".  Checked by: kernels.py, which draws the trace.
 // Next: kernels.py.
 //
 //   nvcc -gencode arch=compute_90a,code=sm_90a -Iref -I. book/figures/ladder_trace.cu
 //   ./a.out > book/data/ladder-trace.tsv              needs one GPU with sm_90a
 //
-// The kernel runs the functions of v8_tma_sm90.cu with primitives that also write the
-// cycle counter of block 0. One more thread watches `full`: the ends of copies.
+// The kernel runs the functions of v8_tma_sm90.cu with primitives that in block 0 also
+// record the cycle counter. An additional thread records when each copy has ended.
 #include "cuda/17_ladder/ladder.cuh"
 #include "cuda/tile/setmaxnreg.cuh"
 #include "cuda/tile/tma.cuh"
@@ -19,7 +19,7 @@ enum { GROUP_0, GROUP_1, PRODUCER, COPIES, ROLES, MOST = 2048 };
 
 static __device__ long long at[ROLES][MOST];
 
-// Writes the cycle counter if the thread is the first of its role in block 0.
+// In block 0, appends the cycle counter to the events of a role. -1 clears all events.
 static __device__ __forceinline__ void event(int role)
 {
     static __shared__ int n[ROLES];
@@ -69,7 +69,7 @@ template <int N> static __device__ __forceinline__ void traced_wgmma_wait(void)
 #include "cuda/17_ladder/v8_tma_sm90.cu"
 #undef mbarrier_wait
 
-// The kernel `ladder`, with one more thread that waits for each copy.
+// The kernel `ladder`, with an additional thread that waits for each copy.
 static __global__ __launch_bounds__(CONSUMERS + 128, 1) void traced_ladder(
     const struct kcp_ladder a, const __grid_constant__ struct maps map, int chunks)
 {

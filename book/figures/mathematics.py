@@ -1,4 +1,4 @@
-"""mathematics.py -- figures of Part I, the mathematics: chapters 00 to 13.
+"""mathematics.py -- draws the figures of Part I (the mathematics).
 
 Book: chapters 00 to 13.  Checked by: make book-lint.  Next: kernels.py.
 """
@@ -66,8 +66,8 @@ def journey():
         mono(x, 319, "gradients")
         if r and c == 2:
             arrow(left[r] - 2, 338, left[r - 1] + 100, 338, "b")
-    soft(96, 362, "On the way back the maps' transposes travel from later GPUs to "
-         "earlier.")
+    soft(96, 362, "In backward, transposed maps are sent from later GPUs to earlier "
+         "GPUs.")
     soft(96, 382, "14 to 16: convolutions, scans, other models. 17 to 20: speed, "
          "precision, clusters.")
 
@@ -290,8 +290,8 @@ class Plane:
         soft(self.x + 6, self.at((0, high[1]))[1] + 8, "row 1")
 
     def numbers(self, low, high, step):
-        """Writes a number every `step` along the axes, except at 0. The margin of the
-        numbers has the colour of the page, because grid lines pass under them."""
+        """Writes a number every `step` along the axes, except at 0. A margin in the
+        page's colour separates the numbers from the grid lines under them."""
         for v in [k * step for k in range(-4, 5) if k]:
             if low[0] <= v <= high[0]:
                 text(self.at((v, 0))[0], self.y + 14, "%g" % v, "middle", "soft halo")
@@ -305,7 +305,7 @@ class Plane:
                      "stroke-width:%d" % (1 if k else 2))
 
     def dot(self, S, ink, name, dx, dy):
-        """Draws a point; writes its name and coordinates at a distance of (dx, dy)."""
+        """Draws a point, and its name and coordinates at a distance of (dx, dy)."""
         x, y = self.at(S)
         line(x, y, x + dx, y + dy, "soft")
         dot(x, y, 4.5, ink)
@@ -330,8 +330,8 @@ def affine():
     arrow(*after.at(h), *after.at(two_tokens((0, 1))))
     arrow(306, 165, 392, 165, "soft")
     text(349, 155, "two tokens", "middle")
-    soft(155, 315, "states rank 0 may start with", "middle")
-    soft(530, 315, "where its tokens take them", "middle")
+    soft(155, 315, "initial states of rank 0", "middle")
+    soft(530, 315, "the states after two tokens", "middle")
 
 
 CURVES = (("no decay", "c"), ("gates \u2212|N|/1024", "a"), ("\u2212|N|/128", "d"),
@@ -462,8 +462,8 @@ class Timelines:
 
     def scan(self, y0):
         """Draws comm/form/scan.c. In the round with distance d, rank r sends W to rank
-        r + d; W composes map r and up to d - 1 maps before map r. X composes all maps
-        before map r; the h of X is the initial state of rank r."""
+        r + d. W is composed of map r and up to d - 1 maps before it. X is composed of
+        all maps before map r, so the h of X is the initial state of rank r."""
         self.head(y0)
         W, state, d = [self.sum] * self.R, [self.sum] * self.R, 1
         while d < self.R:
@@ -518,7 +518,7 @@ def program():
         box(at[4], y, wide[4] - 2, 40, "c", "S, v_new, o")
         if r < 2:
             arrow(at[3] + 60, y + 42, at[3] + 60, y + 64)
-    soft(70, 254, "No rank waits before step 4, and none after it.")
+    soft(70, 254, "A rank waits for other ranks only in step 4.")
 
 
 @figure(720, 306)
@@ -631,7 +631,7 @@ def leaveout():
                               (5, "b", "5 4")):
         f.curve([(row[0], row[column]) for row in rows], ink, dash)
     line(f.x(0.09), f.y(allowed), 560, f.y(allowed), "soft", "stroke-dasharray:1 3")
-    f.name(allowed, 4, "what is allowed", "soft")
+    f.name(allowed, 4, "limit in bf16", "soft")
     f.name(rows[-1][4], 18, "bf16, left out")
     f.name(rows[-1][2], 4, "double, left out")
     f.name(10, 0, "dashed: let in")
@@ -726,5 +726,5 @@ def mirror():
                (404, 61, 428, 61), (544, 61, 580, 61), (544, 143, 580, 143),
                (646, 84, 646, 120), (646, 166, 646, 202)):
         arrow(*at)
-    soft(290, 184, "needs nothing of the exchange: runs beside it")
+    soft(290, 184, "needs nothing from the exchange: runs beside it")
     text(10, 26, "one rank's backward")

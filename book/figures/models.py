@@ -1,4 +1,4 @@
-"""models.py -- figures of Part IV, more of the family: chapters 15, 16, 19, appendices.
+"""models.py -- draws the figures of Part IV (more of the family) and the appendices.
 
 Book: chapters 15, 16 and 19, appendices A and B.  Checked by: make book-lint.
 Next: none.
@@ -13,7 +13,7 @@ from svg import arrow, box, dot, figure, line, mono, rect, soft, text, words_of
 # ---- 15
 @figure(700, 290)
 def tree():
-    """The loops are copies of scan_up and scan_down; each product is an arrow."""
+    """The loops are those of scan_up and scan_down. Each arrow is one product."""
     N = 7
 
     def node(x, y, ink, words):
@@ -35,7 +35,7 @@ def tree():
 
     def down(x0):
         y, x = [48] + [0] * (N - 1), [x0 + 26 + e * 44 for e in range(N)]
-        text(x0, 22, "down: states, each before its block")
+        text(x0, 22, "down: the state before each block")
         node(x[0], 48, "b", "S")
         for d, at in ((4, 48), (2, 122), (1, 196)):
             for i in range(0, N - d, 2 * d):
@@ -53,8 +53,8 @@ def tree():
 
 @figure(720, 420)
 def scan_times():
-    """Columns of 15-forms.tsv: K, heads, T, pass (1: backward), milliseconds of walk,
-    scan and chunks (0: not timed)."""
+    """The columns of 15-forms.tsv are K, heads, T, pass (1: backward), then the times
+    of walk, scan and chunks in ms (0: not timed)."""
     def x(times):
         return 206 + (math.log10(times) + 2) / 4.4 * 494
 
@@ -94,7 +94,7 @@ def scan_times():
 @figure(720, 420)
 def family():
     def matrix(x, y, name, how, one_gate, rank_one, write):
-        """Draws a diagonal matrix; if `rank_one`, all other elements are shaded too."""
+        """Draws a diagonal matrix. If `rank_one`, other elements are shaded too."""
         text(x, y - 26, name)
         soft(x, y - 9, how)
         for i in range(6):
@@ -138,7 +138,7 @@ def family_rows():
 # ---- 19
 @figure(720, lambda: 80 + 24 * len({stage for stage, *_ in words_of("errors.tsv")}))
 def errors():
-    """Columns of errors.tsv: stage, variant, 1 if fp32, 1 if failed, error / limit."""
+    """errors.tsv has stage, variant, 1 if fp32, 1 if failed, and error / limit."""
     def x(share):
         return 185 + 495 * min(share, 1.04)
 
@@ -188,7 +188,7 @@ def growth():
 
 @figure(720, 336)
 def straight():
-    """Draws a diagonal element of M per chunk, exact and rounded to bf16."""
+    """Draws a diagonal element of M after each chunk, exact and rounded to bf16."""
     def x(n):
         return 60 + n * 2.1
 
@@ -249,11 +249,11 @@ def errata():
 
 @figure(720, 194)
 def visible():
-    """Draws the judge's verdicts on runs in double precision. The command of one cell
-    is: kcp-check --stage 08 --variant mutant_decay_first --case 'live kda H=1 HV=1
-    K=16 V=12 C=16 l2norm beta=sigmoid h0 R=4 lengths=64'. Each row has its own R and
-    lengths. Stage 13 (mutant_dS_decayed, mutant_in_order, mutant_own_M,
-    mutant_outward) has the same case with dht."""
+    """Draws the judge's verdicts on runs in double precision. One cell's command is
+    kcp-check --stage 08 --variant mutant_decay_first --case 'live kda H=1 HV=1 K=16
+    V=12 C=16 l2norm beta=sigmoid h0 R=4 lengths=64'. The rows differ in R and lengths.
+    For the mutants of stage 13 (dS_decayed, in_order, own_M, outward), the case also
+    has dht."""
     rows = 7, 8, 17, 18, 19
     for e, row in enumerate(rows):
         text(310 + 80 * e, 24, "row %d" % row, "middle")
@@ -270,7 +270,7 @@ def visible():
 # ---- B
 @figure(720, 346)
 def log():
-    """Columns of log.tsv: 1 if backward, 1 if GDN, measured / predicted time, text."""
+    """log.tsv has 1 if backward, 1 if GDN, measured / predicted time, and a text."""
     with open("build/book/results/log.tsv", encoding="utf-8") as file:
         rows = [s.rstrip("\n").split(" ", 3) for s in file]
     pairs = [(back == "1", "b" if gdn == "1" else "a", float(ratio), what)
@@ -293,7 +293,7 @@ def log():
         near = sum(abs(math.log(p[2])) <= math.log(1.1) for p in part)
         faster = sum(math.log(p[2]) < -math.log(1.1) for p in part)
         text(x, 34, "%s: %d predictions" % (name, len(part)))
-        soft(x, 52, "%d within a tenth, %d slower, %d faster"
+        soft(x, 52, "%d within 10 %%, %d slower, %d faster"
              % (near, len(part) - near - faster, faster))
     for i, (_, ink, ratio, what) in enumerate(pairs):
         x, y = f.x0 + 12 + i * step, f.y(ratio)
@@ -301,7 +301,7 @@ def log():
         if ratio > 1.6:
             text(x + 9, y + (12 if y < f.y0 + 30 else 4), what[:39])
     soft((f.x0 + f.x1) / 2, f.y1 + 20,
-         "the rows of the tables that name both times, in their order", "middle")
+         "rows of the tables that have both times, in the same order", "middle")
     for x, ink, name in ((f.x0 + 12, "a", "one gate per channel (KDA)"),
                          (f.x0 + 212, "b", "one gate per head (GDN)")):
         rect(x, f.y1 + 32, 10, 10, "fill:var(--%s)" % ink)

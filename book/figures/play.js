@@ -1,9 +1,9 @@
-// play.js -- the playable figure of chapter 06: ranks, cuts and gates move the plan and
-// the survival curve.
+// play.js -- draws the interactive figure of chapter 06. Sliders set ranks, cuts and
+// gate, which change the plan and the survival curve.
 //
 // Book: chapter 06.  Checked by: make book-lint (it runs in every view).  Next: none.
-// The plan is kcp_plan_make's rule; the curve is |M|_F / sqrt(K) of the tokens since the
-// start of sequence 1, K = 16, random unit keys, the same for every setting of the gate.
+// The plan follows the rule of kcp_plan_make. The curve is |M|_F / sqrt(K) of the map
+// from the start of sequence 1 to each token. K = 16; the random unit keys are fixed.
 (() => {
     const box = document.currentScript.previousElementSibling;
     const cu = [0, 90, 400, 460, 512], T = 512, K = 16, W = 640, X = t => 10 + t * (W - 20) / T;
@@ -67,7 +67,7 @@
         const last = alive[alive.length - 1];
         picture.innerHTML = `<svg viewBox="0 0 ${W} 290" role="img"><title>The plan and the survival of sequence 1</title>${s}${text(14, 286, "what is alive of the state with which sequence 1 begins", "soft", "start")}</svg>`;
         said.textContent = `${maps} cut${maps === 1 ? "" : "s"} carr${maps === 1 ? "ies" : "y"} a state; ${matrices} segment${matrices === 1 ? "" : "s"} must send M as well; ` +
-            `at the end of sequence 1, ${last < 1e-8 ? "nothing" : last.toExponential(1)} of its first state is alive` + (last < 1e-6 && matrices ? ": no test could see a wrong M." : ".");
+            `at the end of sequence 1, ${last < 1e-8 ? "nothing" : last.toExponential(1)} of its first state is alive` + (last < 1e-6 && matrices ? ": no test could detect a wrong M." : ".");
     }
 
     function slider(name, min, max, step, label, show) {

@@ -1,4 +1,4 @@
-"""plot.py -- curves over logarithmic axes, from the output of the book's programs.
+"""plot.py -- draws curves over logarithmic axes from the output of book programs.
 
 Book: chapters 02, 05, 06, 10, 17 to 20, B.  Next: svg.py.
 Numbers are read from build/book/example.txt, which the pages also show.
@@ -19,7 +19,7 @@ def printed(section):
 
 
 def points(section, kind=int):
-    """Returns the rows of a section of points.c or ladder.c, which has only numbers."""
+    """Returns a section's rows of numbers, which points.c or ladder.c prints."""
     return [[kind(x) for x in s.split()] for s in printed("points-" + section) if s]
 
 
@@ -52,7 +52,7 @@ class Frame:
         return self.y1 - min(max(at, 0), 1) * (self.y1 - self.y0)
 
     def rows(self, step=1):
-        """Draws a line at every `step`-th power of ten of y."""
+        """Draws a horizontal line at every `step`-th power of ten."""
         lowest = -2 if self.ly0 > -3 else 0     # smaller powers are written as 1e-N
         for e in range(math.ceil(self.ly0), math.floor(self.ly1) + 1, step):
             y = self.y(10 ** e)
@@ -65,8 +65,7 @@ class Frame:
         soft(self.x(v), self.y1 + 18, words, "middle")
 
     def powers(self, first, last, step):
-        """Draws a vertical line and its number at first, first * step, ... up to
-        last."""
+        """Draws a numbered vertical line at first, first * step, ... up to last."""
         while first <= last:
             self.column(first, "%d" % first)
             first *= step

@@ -1,4 +1,4 @@
-"""ranks.py -- figures of Part III, many GPUs, and of the pages outside the parts.
+"""ranks.py -- draws the figures of Part III (many GPUs) and of pages outside the parts.
 
 Book: chapters 14 and 20, users.md, the index, README.  Checked by: make book-lint.
 Next: models.py.
@@ -19,8 +19,8 @@ def halo_x(r, t):
 
 
 def halos(ink, needs, what):
-    """Draws all tokens. For each pair (rank, first) in `needs`, also draws, below, the
-    three tokens from `first` on, which the rank needs."""
+    """Draws all tokens. Below them, for each pair (rank, first) in `needs`, draws the
+    three tokens that this rank needs: first, first + 1 and first + 2."""
     holder = [r for r in range(5) for _ in range(CUTS[r], CUTS[r + 1])]
     text(4, 63, "held by")
     for r in range(5):
@@ -183,7 +183,7 @@ def run():
 
 
 def best(record, stage, variant, model, T, H, ranks):
-    """Returns the least time, in ms, among rows of a record that have these values."""
+    """Returns the least time, in ms, of the rows of a record with these values."""
     with open("bench/results/%s.tsv" % record, encoding="utf-8", newline="") as f:
         rows = csv.DictReader(f, delimiter="\t", quoting=csv.QUOTE_NONE)
         want = {"stage": stage, "variant": variant, "model": model, "T": T, "H": H,

@@ -1,8 +1,8 @@
 """svg.py -- functions that draw the book's figures.
 
 Book: every figure.  Checked by: make book-lint.  Next: mathematics.py.
-Colours are CSS variables, which the page defines for light and dark mode: a, b, c, d,
-ink, soft, line; wash-a to wash-d are pale.
+The page defines the colours as CSS variables, for light and dark mode: a, b, c, d, ink,
+soft and line, and the pale colours wash-a, wash-b, wash-c and wash-d.
 """
 import json
 import math
@@ -12,8 +12,8 @@ figures = {}
 
 
 def figure(w, h):
-    """Registers a function as a figure that draw.py prints. Its title and description
-    are in book/data/figures.tsv. `h` may be a function."""
+    """Registers a function as a figure that draw.py prints. The figure's title and
+    description are in book/data/figures.tsv. `h` may be a function of no arguments."""
     def keep(draw):
         figures[draw.__name__] = w, h, draw
         return draw
@@ -49,7 +49,7 @@ def rect(x, y, w, h, style):
 
 def box(x, y, w, h, ink, words=""):
     """Draws a rectangle with `words` in the middle. An ink of one letter also fills the
-    rectangle with the pale colour; other inks colour only the outline."""
+    rectangle with its pale colour. Other inks colour only the outline."""
     fill = "var(--wash-%s)" % ink if len(ink) == 1 else "none"
     rect(x, y, w, h, "fill:%s;stroke:var(--%s)" % (fill, ink))
     if words:
@@ -97,14 +97,15 @@ def moves(x0, x1, y0, y1, seconds):
 
 
 def example(name):
-    """Returns an array of book/tokens.h, such as ex_k, as lists."""
+    """Returns an array of book/tokens.h, such as ex_k, as nested lists."""
     with open("book/tokens.h", encoding="utf-8") as f:
         found = re.search(r" %s\[.* = (.*);" % name, f.read())[1]
     return json.loads(found.replace("{", "[").replace("}", "]"))
 
 
 def rows_of(path, header=False):
-    """Returns the rows of a table of tab-separated values, without comments."""
+    """Returns the rows of a file of tab-separated values, without comment lines. If
+    `header`, leaves out the first row."""
     with open(path, encoding="utf-8") as f:
         rows = [s.rstrip("\n").split("\t") for s in f if not s.startswith("#")]
     return rows[1:] if header else rows
