@@ -259,7 +259,7 @@ class Prepared:
                            C.c_void_p(comm.address if comm else None))
         if local and pass_ != "forward":      # sums of gradients: this rank's tokens
             put("kcp_call", view, part=value("KCP_SUM_LOCAL"))
-        # Sizes depend on which addresses are NULL. 64 stands for any other address.
+        # Sizes depend on which addresses are NULL. 64 represents other addresses.
         for n in names:
             C.c_void_p.from_buffer(args, at[n]).value = 64
         self.saved_bytes = 0
