@@ -20,8 +20,8 @@ struct rows {
 /* Ranges of tokens around segment s of sequence n. Token numbers are local to the
  * shard, as if all of sequence n were in the shard. Sequence n has tokens `first` ..
  * `end`-1. Rows of x begin at `start`, which is Wc - 1 tokens before `first` if there
- * is an x0, otherwise `first`. Tokens `low` .. `high`-1 are the run of adjacent
- * segments that contains s. Row t < low is row low_at + t of the halo `before`. Row
+ * is an x0, otherwise `first`. Tokens `low` .. `high`-1 form the run of adjacent
+ * segments that includes s. Row t < low is row low_at + t of the halo `before`. Row
  * t >= high is row high_at + t of the halo `after`. */
 struct around { int64_t start, first, end, low, high, low_at, high_at, n; };
 //< rows

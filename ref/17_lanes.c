@@ -28,7 +28,7 @@ static struct place place_of_d(int lane, int x)
     return (struct place){ g + x / 2 * 8, e + x % 2 };
 }
 
-/* Converts two adjacent tiles of D, [16,16] together, to an operand A. Each lane needs
+/* Converts two adjacent tiles of D (together [16,16]) to an operand A. Each lane needs
  * only the numbers in its own registers. */
 static void a_of_d(struct fragment_a *a, const struct fragment_d *d)
 {

@@ -71,7 +71,7 @@ struct kcp_comm {
  * runs one kernel per rank (chapter 20). Otherwise `chain` sends messages. */
 enum { KCP_WINDOW_RANKS = 16 };
 struct kcp_window {
-    int R, r, blocks;          /* blocks: maximum blocks of a state per rank */
+    int R, r, blocks;          /* blocks: maximum number of blocks of a state */
     void *at[KCP_WINDOW_RANKS];        /* address of rank r's window on this GPU */
     int *lost;                 /* if *lost is not 0, kernels stop waiting */
 };
@@ -150,8 +150,8 @@ struct kcp_mapops {
     const char *name;
     size_t elem;               /* bytes per number: 4, or 8 for double */
     /* S_out <- op(M) S_in + h on columns v0 .. v0+Vb-1 of h. If `first` is 1, S_in and
-     * M are not read, and S_out <- h. S_in [HV,K,ld_in] and S_out [HV,K,ld_out] begin
-     * with column v0. S_in may equal S_out. */
+     * M are not read, and S_out <- h. S_in [HV,K,ld_in] and S_out [HV,K,ld_out] start
+     * at column v0 of the state. S_in may equal S_out. */
     int (*apply)(int HV, int K, int V, const void *map, int backward, int first,
                  int v0, int Vb, const void *S_in, int ld_in, void *S_out, int ld_out,
                  struct CUstream_st *);
@@ -171,7 +171,7 @@ extern const struct kcp_mapops kcp_ref_mapops;  /* double, ref/07_merge.c */
 #define ref_mapops kcp_ref_mapops
 extern const struct kcp_mapops kcp_diagonal_mapops;        /* ref/16_diagonal.c */
 
-/* ---- chapters 07, 11: the exchange, written once over comm and maps
+/* ---- chapters 07, 11: the exchange, for any kcp_comm and kcp_mapops
  *
  * `maps` [NS,HV,K,V+K] (diagonal M: [NS,HV,K,V+1]) are this rank's maps. Only the parts
  * that kcp_plan_want returns are read. `states` is [NS,HV,K,V]. On entry, the row of a
@@ -200,13 +200,13 @@ struct kcp_traffic kcp_exchange_formula(const struct kcp_exchange *x);
  * no such form. */
 int    kcp_form_in_order(enum kcp_form form);
 
-/* ---- chapter 14: rows across a cut, written once over comm
+/* ---- chapter 14: rows across a cut, for any kcp_comm
  *
- * A segment needs the `reach` rows of its sequence before (backward: after) the
- * segment. These rows come from the halo unless they are in the shard, next to the
- * segment. So if a rank owns one range, only the first (backward: last) segment needs
- * halo rows. Only the ranks that own halo rows send messages. x [T,row] is this rank's
- * shard. The halo contains the rows for segment 0, then those for segment 1, etc. */
+ * A segment needs the `reach` rows before (backward: after) it in its sequence. These
+ * rows come from the halo unless they are in the shard, next to the segment. So if a
+ * rank owns one range, only the first (backward: last) segment needs halo rows. Only
+ * the ranks that own halo rows send messages. x [T,row] is this rank's shard. The halo
+ * contains the rows for segment 0, then those for segment 1, etc. */
 struct kcp_halo {
     const struct kcp_plan *plan;
     struct kcp_comm *comm;     /* may be NULL when plan->R is 1 */

@@ -108,8 +108,8 @@ struct kcp_segment {
     int rank;                  /* owner */
     int64_t begin, end;        /* global tokens */
     int first, last;           /* 1: first, last of the sequence */
-    int prev, next;            /* neighbours in the sequence, in plan->seg; or -1 */
-    int pre, post;             /* changes of owner in the sequence before, after it */
+    int prev, next;            /* neighbours: indices in plan->seg; -1: none */
+    int pre, post;             /* changes of owner before, after it in the sequence */
     int at;                    /* index in token order: plan->order[at] */
 };
 //< segment
@@ -122,19 +122,19 @@ struct kcp_segment {
 struct kcp_context {
     int64_t begin, end;        /* the rank's rows, in shard order */
     int seg0, NS, NC;          /* index of the first segment; segments; chunks */
-    int n_local;               /* local sequences, zero-length ones removed */
+    int n_local;               /* local sequences that are not empty */
     int *cu_seqlens;           /* [n_local+1] their local boundaries */
     int *seq;                  /* [n_local] their global numbers */
     int *cu, *cn, *sc;         /* [NS+1], [NS+1], [NC] the local grid of segments */
-    int is_first_rank, pre_num_ranks;   /* of its first local sequence */
-    int is_last_rank, post_num_ranks;   /* of its last local sequence */
+    int is_first_rank, pre_num_ranks;   /* of the rank's first segment */
+    int is_last_rank, post_num_ranks;   /* of the rank's last segment */
     int conv1d_kernel_size;
     int64_t pre_num_conv_tokens;        /* tokens of the first sequence before begin */
 };
 
 struct kcp_plan {
     int N, R, C, S;            /* sequences, ranks, tokens per chunk, segments */
-    int64_t T, L;              /* tokens; canonical segment length, 0: classic */
+    int64_t T, L;              /* tokens; length of a canonical segment, or 0 */
     int64_t *cu_seqlens;       /* [N+1] */
     int64_t *cuts;             /* [R+1] boundaries of the shards, in shard order */
     int moved;                 /* number of boundaries that canonical mode moved */
@@ -142,10 +142,10 @@ struct kcp_plan {
     int *h0_rank, *ht_rank;    /* [N] owner of row n of h0 and dh0; of ht and dht */
     struct kcp_context *ctx;   /* [R] */
     int crossing;              /* 1: a sequence crosses a cut (on any rank) */
-    uint64_t digest;           /* hash of the plan, for comparing ranks */
+    uint64_t digest;           /* hash, to compare the plans of all ranks */
     int *order;                /* [S] segments in token order */
     int scattered;             /* 1: the shard order is not the token order */
-    int B;                     /* ranges; owner[b] owns bound[b] .. bound[b+1]-1 */
+    int B;                     /* ranges: owner[b] owns bound[b] .. bound[b+1]-1 */
     int64_t *bound;            /* [B+1]; no range is empty, adjacent owners differ */
     int *owner;                /* [B] */
 };

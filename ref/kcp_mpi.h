@@ -26,7 +26,7 @@ int kcp_mpi_start(struct kcp_mpi *mpi, char *why, size_t n);
 /* Creates a communicator over MPI_COMM_WORLD for host memory. Call kcp_mpi_start first.
  * Returns KCP_NA if built without MPI. */
 int kcp_mpi_world(struct kcp_comm **comm, char *why, size_t n);
-/* Call kcp_mpi_end last, before every exit of a program. Returns `status`, or 1 if
+/* kcp_mpi_end must be the last call before a program exits. Returns `status`, or 1 if
  * `status` is 0 but a communicator has failed. If the result is 0, calls MPI_Finalize.
  * Otherwise waits 0.3 s, so that other ranks can print errors before the launcher ends
  * them, and does not call MPI_Finalize, which would wait for all ranks. */

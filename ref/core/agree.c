@@ -139,7 +139,7 @@ int kcp_agree(const struct kcp_stage *s, const void *args)
     if (comm->show_waits && is_known(comm, digest)) return KCP_OK;
     uint64_t (*row)[WORDS] = malloc(sizeof *row * (size_t)comm->R);
     if (!row) {
-        kcp_refuse(KCP_NO_MEMORY, "%s: out of memory to compare the ranks' arguments",
+        kcp_refuse(KCP_NO_MEMORY, "%s: out of memory while comparing the ranks' calls",
                    s->name);
         comm->fail(comm, KCP_NO_MEMORY, kcp_why());
         return KCP_NO_MEMORY;

@@ -4,9 +4,9 @@
  * Book: chapter 08.  Checked by: tests/08_forward/layer.c, tests/08_forward/graph.c.
  * Next: book/examples/kda.c.
  *
- * For each stage, a layer names a kernel in the table of paths. From this kernel's
- * first row on, a call runs the first row that supports the call. This file finds
- * errors in a call on the host, before the call puts work on the stream. */
+ * For each stage, a layer names a kernel in the table of paths. A call runs the first
+ * row, from this kernel's first row on, that supports the call. This file finds errors
+ * in a call on the host, before the call puts work on the stream. */
 #include "checked.h"
 #include "paths.h"
 #include "ref.h"

@@ -85,8 +85,8 @@ int kcp_path_knows(const char *stage, const char *kernel);
 int kcp_path_format(const char *stage, const char *kernel);
 /* Returns the current name of a kernel, given its current or earlier name (paths.c). */
 const char *kcp_path_alias(const char *stage, const char *kernel);
-/* Copies the word after key= in a row's geometry to `out`. Returns the word's length,
- * or 0 if there is no such key. */
+/* Copies to `out` the word that follows `key`= in a row's geometry. Returns the word's
+ * length, or 0 if there is no such key. */
 int kcp_path_word(const struct kcp_path *p, const char *key, char *out, size_t n);
 
 /* ---- facts: the variables in conditions of paths.def and in sizes of saved.def. The

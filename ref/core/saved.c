@@ -50,8 +50,8 @@ int kcp_saved_states(const struct kcp_call *a)
     return every ? a->NS : a->NS > 0;
 }
 
-/* Returns the product of two counts, or -1 if a count is negative or the product is
- * more than MOST_BYTES. */
+/* Returns `count` times `each`, or -1 if one is negative or the product is more than
+ * MOST_BYTES. */
 static int64_t product(__int128 count, __int128 each)
 {
     if (count < 0 || each < 0 || count > MOST_BYTES || each > MOST_BYTES) return -1;
