@@ -10,10 +10,10 @@
 # object and in the objects whose host functions it calls. The digest does not depend on the
 # functions' names and order. The digest is "-" if an object is missing or older than a
 # source. Digests of different compilers cannot be compared. Row "comm" has the digest of the
-# exchange's host code. A row "path" has the digest of a row of the table of paths without the
-# path's and the kernel's name. Column "also" lists earlier digests of the same code
-# (bench/results/digests.tsv). A row "alias" has a stage, a kernel's former name and, in
-# column "digest", the kernel's present name.
+# exchange's host code. A row "path" has the digest of a row of the table of paths (of all
+# columns except the names of path and kernel). Column "also" lists earlier digests of the
+# same code (bench/results/digests.tsv). A row "alias" has a stage, a kernel's former name
+# and, in column "digest", the kernel's present name.
 import collections
 import glob
 import json
@@ -71,7 +71,7 @@ def read_object(path):
 
 
 def objects_of(build):
-    """Returns all objects of kernels. Unchanged files are read from BUILD/digest.json."""
+    """Returns all objects of kernels. The cache BUILD/digest.json has unchanged objects."""
     cache_file, cache, new = os.path.join(build, "digest.json"), {}, {}
     if os.path.exists(cache_file):
         with open(cache_file, encoding="utf-8") as f:

@@ -32,7 +32,7 @@ make -j"$(nproc)" B="$B" "$B/kcp-check" "$B/kcp-bench" >"$B.txt" 2>&1 ||
 ! command -v cuobjdump >/dev/null || python3 bench/digest.py "$B" >"$OUT/digests.tsv"
 log built
 
-# With KCP_BENCH_WRONG every row must have verdict FAIL (bench/judged.c).
+# With KCP_BENCH_WRONG, every row must have verdict FAIL (bench/judged.c).
 judged=$(mktemp -d) || exit 1
 trap 'rm -rf "$judged"' EXIT
 wrong="--judge --stage 08,13 -T 1024 -H 4 -w 0 -n 5"
@@ -83,7 +83,7 @@ for c in $CASES; do
 done
 log "timed our kernels"
 
-# Times other systems. In the first case they also compile and tune kernels, on all cores.
+# Times other systems, which in the first case also compile and tune kernels on all cores.
 export TRITON_CACHE_AUTOTUNING=1 FLA_FLASH_KDA=0 PYTHONDONTWRITEBYTECODE=1
 export PYTHONPATH="$PWD/.peers${PYTHONPATH:+:$PYTHONPATH}"
 files=$(for c in $CASES; do [ $c != dplr ] && [ -s "$OUT/$c.tsv" ] && echo "$OUT/$c.tsv"; done)

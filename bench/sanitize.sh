@@ -5,7 +5,7 @@
 # Next: records.py, which keeps the table.
 #
 #   make sanitize        STAGE=NN runs one stage. PATHS=1 in the environment runs only the
-#                        smallest case of each row of the table of paths, as variant@path.
+#                        smallest case of each row of the table of paths, named variant@path.
 #
 # Cells of $OUT/sanitize.tsv, where 7 stands for any number:
 #   0, 0l     no fault, and the judge accepts the result; 0l: in the build for sanitizers

@@ -72,8 +72,8 @@ int main(int argc, char **argv)
     for (int i = NONE; argc == 2 && i < FAULTS; i++)
         if (!strcmp(argv[1], faults[i])) fault = i;
     if (fault < 0) {
-        fprintf(stderr, "sanitize-control: found '%s', expected memcheck, racecheck, "
-                "initcheck, synccheck, none, turns or late\n",
+        fprintf(stderr, "sanitize-control: found '%s', expected "
+                "memcheck, racecheck, initcheck, synccheck, none, turns or late\n",
                 argc == 2 ? argv[1] : "");
         return 2;
     }

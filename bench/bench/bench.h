@@ -40,7 +40,7 @@ int bench_bad(const char *option, const char *found, const char *expected);
 /* Returns the GPU address of the tensor `name`, or NULL if there is no such tensor. */
 void *device_find(const struct tensor_set *s, const char *name);
 size_t device_bytes(const struct tensor_set *s, const char *name);
-/* Returns GPU memory for tensor `name`, `bytes` or more bytes, or NULL on failure. */
+/* Allocates at least `bytes` on the GPU for tensor `name`. Returns NULL on failure. */
 void *device_add(struct tensor_set *s, const char *name, size_t bytes);
 void  device_free(struct tensor_set *s);
 
@@ -83,7 +83,7 @@ int  runner_layers(struct runner *x);
 enum { CONV_WIDTH = 4 };               /* taps of the models' convolutions */
 
 /* Microseconds per call: the median, the 10 % and 90 % quantiles, and the median of
- * each part of a layer (cuda/host/profile_hooks.cuh), 0 in a layer without parts. */
+ * each part of a layer (cuda/host/profile_hooks.cuh). Without parts, these are 0. */
 enum { FRONT, SUM, EXCHANGE, MAIN, PARTS };
 struct times {
     double median, low, high, part[PARTS], replay, unsent, replay_beside, unsent_beside;

@@ -33,7 +33,7 @@ double cost_bytes(const struct kcp_stage *s, const struct kcp_call *c,
     return bytes;
 }
 
-/* The rows have the operations of the chapters' equations per token and value head. */
+/* row[] has the operations of the chapters' equations per token and value head. */
 double cost_flops(const struct kcp_stage *s, const struct kcp_call *c)
 {
     const double K = c->K, V = c->V, C = c->C, th = (double)c->T * c->HV;

@@ -103,7 +103,7 @@ static __global__ void draw_all(X *x, long long n, int what, unsigned long long 
     x[i] = (X)y;
 }
 
-// Ranks draw different numbers. In regime `live`, gates depend on the T of all ranks.
+// Ranks draw different numbers. In regime `live`, gates depend on T summed over ranks.
 template <class X>
 static int draw_one(struct runner *x, const char *name, size_t n, int what)
 {

@@ -4,7 +4,7 @@
  * Next: print.c.
  *
  * Heads are independent, so it is enough to judge four value heads: the first, the
- * last and two between. Their rounded inputs are copied from the GPU. The reference
+ * last and two between. The heads' rounded inputs come from the GPU. The reference
  * runs on the host in double, on as many ranks as the kernel. Each part (struct part)
  * has one thread per rank. kcp-bench and kcp-check use the same tolerances. */
 #include "bench.h"
@@ -133,8 +133,8 @@ static int fetch(struct part *t, const struct kcp_stage *st, const char *args,
 }
 
 /* Selects evenly spaced query heads, from the first to the last, with at most four
- * value heads in total. If one query head has more value heads, selects only this
- * one. For a convolution, selects up to four ranges of channels. */
+ * value heads in total. If one query head has more value heads, selects only
+ * one query head. For a convolution, selects up to four ranges of channels. */
 static void choose_parts(struct side *s, const struct kcp_stage *st,
                          const struct kcp_call *c)
 {

@@ -104,8 +104,7 @@ static int kcp_bench(int argc, char **argv)
     if (e) fprintf(stderr, "kcp-bench: status %d: %s\n", e, why);
     ranks_close();
     if (b.wrong)
-        fprintf(stderr, "kcp-bench: %d rows are marked FAIL, because their "
-                        "results are wrong\n", b.wrong);
+        fprintf(stderr, "kcp-bench: results of %d rows are wrong (FAIL)\n", b.wrong);
     return e || b.wrong ? 1 : 0;
 }
 

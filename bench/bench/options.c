@@ -23,8 +23,8 @@ static const struct option_text texts[] = {
 static void print_help(void)
 {
     printf("usage: kcp-bench [options]\n       kcp-bench --help | --version\n\n"
-           "Times kernels on a GPU. Each process of mpirun or srun is a rank with its"
-           " own GPU.\n\n");
+           "Times kernels on a GPU. "
+           "Under mpirun or srun, each process is a rank with its own GPU.\n\n");
     options_print(rows, texts, sizeof rows / sizeof *rows);
 }
 

@@ -16,9 +16,9 @@ void print_header(const struct runner *x)
     const struct bench *b = x->b;
     if (b->ranks > 1) {
         const double us = b->gather_us, bytes = (double)b->gather_bytes * b->ranks;
-        printf("# control: all_gather over %s, %zu bytes per rank: %.1f us, algbw %.1f"
-               " GB/s, busbw %.1f GB/s\n", x->world->backend, b->gather_bytes, us,
-               bytes / us / 1e3, bytes / us / 1e3 * (b->ranks - 1) / b->ranks);
+        printf("# control: all_gather over %s, %zu bytes per rank: %.1f us, "
+               "algbw %.1f GB/s, busbw %.1f GB/s\n", x->world->backend, b->gather_bytes,
+               us, bytes / us / 1e3, bytes / us / 1e3 * (b->ranks - 1) / b->ranks);
     }
     if (b->ranks)
         printf("# us of the slowest of %d ranks; front, sum, exchange and main are"

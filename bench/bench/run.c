@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Returns the forward variant that saves the block for backward variant v: the one with
- * v's name or, if there is none, the newest whose block has the format that v reads. */
+/* Returns the forward variant that saves the block for backward variant v. It is the
+ * variant with v's name or, if there is none, the newest that writes v's format. */
 static const struct kcp_variant *writer_of(const struct kcp_variant *v)
 {
     const int format = kcp_path_format(v->stage, v->name);

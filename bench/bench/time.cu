@@ -80,7 +80,7 @@ int time_calls(int (*run)(void *), void *args, struct CUstream_st *stream, int w
     return e;
 }
 
-// Number of consecutive calls of one kind. With fewer, the GPU would wait for the host.
+// Consecutive calls of one kind. With fewer calls, the GPU would wait for the host.
 enum { TURN = 5 };
 static int kind_of(int i) { return i / TURN % 2; }
 

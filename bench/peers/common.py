@@ -40,7 +40,7 @@ def head(path):
 
 
 def append(path, rows):
-    """Appends rows to a file with its columns. A new file gets the columns of rows[0]."""
+    """Appends rows in the file's order of columns. A new file gets the order of rows[0]."""
     new = not os.path.exists(path)
     columns = list(rows[0]) if new else read(path)[0]
     with open(path, "a", newline="") as f:
@@ -52,8 +52,8 @@ def append(path, rows):
 
 
 def version(package):
-    """Returns the version, and the commit from the environment, e.g. FLASH_QLA_COMMIT for
-    package flash-qla. For FLA in .peers/, returns the line that fetch.sh wrote."""
+    """Returns the version, and the commit from the environment (FLASH_QLA_COMMIT for
+    package flash-qla). For FLA in .peers/, returns the line that fetch.sh wrote."""
     fetched = os.path.join(PEERS, "FLA_VERSION")
     if package == "flash-linear-attention" and os.path.exists(fetched):
         with open(fetched) as f:

@@ -31,8 +31,8 @@ int device_open(struct run *x, const struct kcp_stage *stage)
         return run_error(x, RUN_BAD, "--device", "%s runs on the CPU only; kcp-check "
                          "judges its kernels", stage->name);
     if (variant && number > 13)
-        return run_error(x, RUN_BAD, "--variant", "stage %s does not accept this "
-                         "option", stage->name);
+        return run_error(x, RUN_BAD, "--variant", "not possible with stage %s",
+                         stage->name);
     x->gpu = device_memory();
     return x->gpu ? 0 : run_error(x, RUN_BAD, "--device", "no GPU found");
 }

@@ -59,8 +59,8 @@ static int load_conv(struct run *x)
         s += n;
     }
     if (count != 3 || s[-1])
-        return run_error(x, RUN_BAD, "--conv", "found '%.80s', expected names of "
-                         "three files, such as wq.npy,wk.npy,wv.npy", x->o.conv);
+        return run_error(x, RUN_BAD, "--conv", "found '%.80s', "
+                         "expected three files, as wq.npy,wk.npy,wv.npy", x->o.conv);
     x->conv = 1;
     for (int i = 0; i < 3; i++)
         if (load_rows(x, i, names[i].x0) != 0 ||
@@ -234,8 +234,8 @@ int outs_check(struct run *x)
             memset(a->p, 0, sizeof(double) * (size_t)(a->n * a->copies));
         for (int r = 1; a->out && r < a->copies; r++)
             if (memcmp(a->p, (double *)a->p + r * a->n, sizeof(double) * (size_t)a->n))
-                return run_error(x, RUN_FAILED, a->file, "the sum on rank %d differs "
-                                 "from the sum on rank 0", r);
+                return run_error(x, RUN_FAILED, a->file,
+                                 "the sums on ranks 0 and %d differ", r);
         if (a->out && array_check(x, a, 0) != 0)
             return -1;
     }

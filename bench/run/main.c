@@ -40,7 +40,7 @@ static int check_options(struct run *x)
         { layer && given && o->gate != KCP_GATE_BOUNDED, "--lower-bound",
           "--gate bounded" },
         { o->sum && (number < 13 || number > 15), "--sum",
-          "gradients of parameters: --stage 13 to 15, or --model kda, gdn or spike" },
+          "a model with gradients of parameters (kda, gdn, spike), or stage 13 to 15" },
         { o->blocks && o->form != KCP_PIPELINE, "--blocks", "--form pipeline" },
         { o->stripe && o->spread != KCP_STRIPED, "--stripe", "--layout striped" },
         { o->cuts && o->spread, "--cuts", "a run without --layout" },
@@ -67,8 +67,8 @@ static int run_all(struct run *x, int argc, char **argv)
     const struct kcp_stage *stage = x->o.stage ? kcp_stage_find(x->o.stage) : NULL;
     const int family = stage && !strncmp(stage->name, "16", 2);
     if ((x->o.model >= KCP_DPLR) != family)
-        return run_error(x, RUN_BAD, "--model", "--stage 16 supports dplr, gdn2 and "
-                         "gla; other stages support kda and gdn");
+        return run_error(x, RUN_BAD, "--model", "--stage 16 supports dplr, gdn2, gla; "
+                         "other stages support kda and gdn");
     if (device_open(x, stage) != 0)
         return -1;
     const double start = seconds_now();

@@ -31,12 +31,12 @@ static const char files[] =
 "usage: kcp-run --in DIR --out DIR [options]\n"
 "       kcp-run --help | --version\n"
 "\n"
-"Runs the KDA or GDN layer, or a related model, over R ranks, in double or on GPUs,\n"
-"on arrays in .npy files (C or Fortran order, little-endian; float64, float32 or\n"
+"Runs the KDA or GDN layer, or a related model, on R ranks, in double or on GPUs.\n"
+"Arrays are .npy files (C or Fortran order, little-endian; float64, float32 or\n"
 "float16; whole numbers: int64 or int32).\n"
 "\n"
-"read from --in           T tokens, N sequences, H query/key heads, HV value heads (a\n"
-"                         multiple of H), K and V the key and value size of a head\n"
+"read from --in           T tokens, N sequences, H query/key heads, HV value heads;\n"
+"                         HV is a multiple of H; K, V: key and value size of a head\n"
 "  q k [T,H,K]   v [T,HV,V]   beta [T,HV]\n"
 "  g [T,HV,K] (kda) or [T,HV] (gdn)\n"
 "  cu_seqlens [N+1]       boundaries of sequences, 0 to T; absent: one sequence\n"
@@ -93,7 +93,8 @@ static void print_help(void)
     for (int i = 0; i < kcp_nstages; i++)
         print_stage(&kcp_stages[i]);
     printf("\nexit status: 0: success; 1: a rank failed or a result is not finite; "
-           "2: bad input.\n1 and 2: one line says why, and nothing is written.\n");
+           "2: bad input\n"
+           "If the status is not 0, one line says why, and nothing is written.\n");
 }
 
 /* Returns 1 after printing the help or the version, -1 after run_error, else 0. */

@@ -47,7 +47,7 @@ struct run {
     int both;                      /* 1: forward and backward */
     int from, to;                  /* first and last pass of a stage */
     int conv;                      /* 1: the layer begins with convolutions */
-    int model, relative;           /* relative = 1: --model selects 15 or 16 */
+    int model, relative;           /* relative = 1: --model selects stage 15 or 16 */
     const char *note;              /* text about unused inputs, or NULL */
     const struct kcp_stage *stage; /* NULL: the whole layer */
     struct kcp_plan *plan;

@@ -16,8 +16,8 @@ int relative_read(struct run *x)
     if (spike)
         o->model = KCP_KDA;
     if (o->stage && spike && kcp_stage_find(o->stage) != kcp_stage_find("15"))
-        return run_error(x, RUN_BAD, "--model", "spike needs stage 15, found "
-                         "stage %.40s", o->stage);
+        return run_error(x, RUN_BAD, "--model", "spike needs stage 15, found %.40s",
+                         o->stage);
     x->relative = !o->stage && (o->model >= KCP_DPLR || spike);
     if (x->relative)
         o->stage = spike ? "15" : "16";
@@ -54,8 +54,8 @@ static int make_grid(struct run *x)
         return 0;
     if ((z->NS >= 0 && z->NS != ctx->NS) ||
         (z->NC >= 0 && z->NC != ctx->NC))
-        return run_error(x, RUN_BAD, "cu_seqlens.npy", "gives NS = %d, NC = %d, other "
-                         "arrays have other sizes: add cu.npy, cn.npy and sc.npy",
+        return run_error(x, RUN_BAD, "cu_seqlens.npy", "found NS = %d, NC = %d; "
+                         "other arrays have other sizes: add cu.npy, cn.npy, sc.npy",
                          ctx->NS, ctx->NC);
     z->NS = ctx->NS;
     z->NC = ctx->NC;

@@ -56,15 +56,15 @@ static int check_target(struct run *x, const struct stat *in, const struct stat 
     if (!S_ISDIR(out->st_mode))
         return run_error(x, RUN_BAD, "--out", "%s is not a folder", x->o.out);
     if (in->st_dev == out->st_dev && in->st_ino == out->st_ino)
-        return run_error(x, RUN_BAD, "--out", "%s is also the folder of --in: choose "
-                         "another folder",
+        return run_error(x, RUN_BAD, "--out", "%s is also the folder of --in: "
+                         "choose another folder",
                          x->o.out);
     if (is_empty(x->target))
         return 0;
     if (!x->o.force)
-        return run_error(x, RUN_BAD, "--out", "%s is not empty: choose another folder, "
-                         "or add --force, which keeps it as %s.old", x->o.out,
-                         x->o.out);
+        return run_error(x, RUN_BAD, "--out", "%s is not empty: "
+                         "choose another folder, or use --force, which keeps %s.old",
+                         x->o.out, x->o.out);
     old_name(x, old);
     if (lstat(old, &st) == 0)
         return run_error(x, RUN_BAD, "--force", "%s exists: move or remove it", old);
@@ -135,8 +135,8 @@ static int take_name(struct run *x, const char *folder)
         bad = rename(x->target, old);
         bad = bad ? bad : rename(folder, x->target);
     }
-    return !bad ? 0 : run_error(x, RUN_BAD, "--out", "cannot rename %s to %s: %s; the "
-                                "first folder has the complete results", folder,
+    return !bad ? 0 : run_error(x, RUN_BAD, "--out", "cannot rename %s to %s: %s; "
+                                "the first folder has the complete results", folder,
                                 x->target, strerror(errno));
 }
 

@@ -113,7 +113,7 @@ static void compose(const double *M, double *P)
 }
 
 /* Returns the fraction of the state after segment `first` that remains after segment
- * `last` (RMS over heads), by composing the maps of the segments after `first`. */
+ * `last`, as RMS over heads. Composes the maps of segments first + 1 to last. */
 static double share(const struct run *run, int first, int last)
 {
     double s = 0;
@@ -128,7 +128,7 @@ static double share(const struct run *run, int first, int last)
     return sqrt(s);
 }
 
-/* Computes f->alive of each segment, and f->far of the sequence with most segments. */
+/* Computes f->alive, and f->far for the sequence with the most segments. */
 int measure_alive(struct finding *f)
 {
     const struct kcp_plan *p = f->many->plan;

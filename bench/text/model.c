@@ -179,7 +179,7 @@ void model_into_layer(const struct rank *a)
     project_back(a, INTO_LAYER, DO);
 }
 
-/* Adds gradients of the projections and the embedding to part [NS,n], by segment. */
+/* Adds gradients of projections and embedding to part [NS,n], in the segment's row. */
 void model_gradients(const struct rank *a, double *part, int64_t n)
 {
     const struct kcp_context *c = a->ctx;

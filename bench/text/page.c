@@ -51,8 +51,8 @@ static void numbers(FILE *o, const struct finding *f)
     }
     fputs("</pre>\n", o);
     if (!f->steps)
-        fputs("<p><code>make run STEPS=20</code> trains the embedding and the "
-              "projections, on these ranks and on one rank.</p>\n", o);
+        fputs("<p><code>make run STEPS=20</code> "
+              "trains embedding and projections, on these ranks and on one.</p>\n", o);
     free(text);
 }
 
@@ -71,9 +71,10 @@ int write_page(const struct finding *f, FILE *o, const char *path)
             f->pass ? "Pass" : "Fail");
     print_html(o, rest, -1);
     fprintf(o, "</div><p>A KDA layer (%d query heads, %d value heads, <i>K</i> = %d, "
-            "<i>V</i> = %d, chunks of %d) in a small model that predicts the next "
-            "byte: embedding, projections, short convolutions, the layer, logits; in "
-            "double precision, in C.</p>\n", HEADS, VALUE_HEADS, KEY, VALUE, CHUNK);
+            "<i>V</i> = %d, chunks of %d) in a small model: "
+            "embedding, projections, short convolutions, the layer and logits. "
+            "The model predicts the next byte, in double precision.</p>\n", HEADS,
+            VALUE_HEADS, KEY, VALUE, CHUNK);
     stages(o, f);
     numbers(o, f);
     fprintf(o, "<p class='note'>%.1f seconds.</p></main></body></html>\n",

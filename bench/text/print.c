@@ -43,8 +43,8 @@ static void print_plan(FILE *o, const struct finding *f)
 {
     const struct text *x = f->text;
     const struct kcp_plan *p = f->many->plan;
-    fprintf(o, "KCP  a KDA layer, forward and backward, on %d bytes of text, %d "
-            "rank%s\n", (int)x->T, f->R, f->R > 1 ? "s" : "");
+    fprintf(o, "KCP  a KDA layer, forward and backward, on %d bytes of text, "
+            "%d rank%s\n", (int)x->T, f->R, f->R > 1 ? "s" : "");
     fprintf(o, "     H %d, HV %d, K %d, V %d, chunk %d, double\n", HEADS,
             VALUE_HEADS, KEY, VALUE, CHUNK);
     fprintf(o, "\nPlan  (one line per sequence; each digit or letter is a rank)\n");
@@ -107,12 +107,12 @@ static void print_stages(FILE *o, const struct finding *f)
             s += f->alive[c->seg0][n] * f->alive[c->seg0][n] / VALUE_HEADS;
         c->NS ? fprintf(o, " %8.2f", 100 * sqrt(s)) : fprintf(o, " %8s", "-");
     }
-    fprintf(o, "\n  state alive: |M|_F / sqrt(K) of the rank's first segment, RMS over "
-            "heads.\n  This is the share of the state at the segment's start that "
-            "remains at its end.\n");
+    fprintf(o, "\n"
+            "  state alive: |M|_F / sqrt(K) of a rank's first segment, RMS over heads\n"
+            "  This share of the initial state remains at the end of the segment.\n");
     if (f->far_seq >= 0)
-        fprintf(o, "  %.2f %% of the state at the first cut of %s remains at the end "
-                "of the sequence, on rank %d.\n", 100 * f->far,
+        fprintf(o, "  %.2f %% of the state at the first cut of %s "
+                "remains at the end of this sequence, on rank %d.\n", 100 * f->far,
                 name_of(f->text, f->far_seq), f->far_rank);
 }
 
@@ -180,13 +180,14 @@ void close_line(const struct finding *f, char *buf, size_t n)
     const double one = fmax(f->worst_one, forms);
     const char *s = f->R > 1 ? "s" : "";
     if (f->pass)
-        snprintf(buf, n, "PASS: forward and backward over %d rank%s agree with one "
-                 "rank to %.1e in every form and with the token recurrence to %.1e "
-                 "(limit %.0e)%s.", f->R, s, one, f->worst_step, f->limit, alive);
+        snprintf(buf, n, "PASS: forward and backward over %d rank%s agree "
+                 "with one rank to %.1e in every form "
+                 "and with the token recurrence to %.1e (limit %.0e)%s.", f->R, s, one,
+                 f->worst_step, f->limit, alive);
     else
-        snprintf(buf, n, "FAIL: forward and backward over %d rank%s differ from one "
-                 "rank by %.1e in the worst form and from the token recurrence by %.1e "
-                 "(limit %.0e)"
+        snprintf(buf, n, "FAIL: forward and backward over %d rank%s differ "
+                 "from one rank by %.1e in the worst form "
+                 "and from the token recurrence by %.1e (limit %.0e)"
                  "%s%s.", f->R, s, one, f->worst_step, f->limit,
                  f->counted ? "" : "; bytes differ from the formulas", alive);
 }

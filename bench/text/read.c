@@ -70,8 +70,8 @@ static int read_own(struct text *x, int64_t most)
     const int status = read_files(x, g.gl_pathv, g.gl_pathc < 3 ? g.gl_pathc : 3, most);
     globfree(&g);
     if (!status && !x->T)
-        fprintf(stderr, "kcp-text: no README.md and book/*.md found: run kcp-text in "
-                "the root of the repository, or name other files with --text\n");
+        fprintf(stderr, "kcp-text: no README.md and book/*.md found: "
+                "run kcp-text in the root of the repository, or add --text FILE\n");
     return x->T ? status : 2;
 }
 
