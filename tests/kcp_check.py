@@ -60,7 +60,7 @@ def fields(stage):
 
 
 def case_at(path, stage, o):
-    """Reads a case's folder into an object, or with --cp only this rank's shard."""
+    """Reads a case's folder into an object or, with --cp, only this rank's shard."""
     case = types.SimpleNamespace(path=path, rank=0, cuts=None, cu_seqlens=None)
     for line in open(os.path.join(path, "case.txt")):
         name, x = line.split()

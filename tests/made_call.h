@@ -91,7 +91,7 @@ static inline void made_arrays(struct made_call *m, int64_t most)
     }
 }
 
-/* Indices describe the plan's chunks, or without a plan one segment of all tokens. */
+/* Indices describe the plan's chunks or, without a plan, one segment of all tokens. */
 static inline void made_indices(struct made_call *m)
 {
     const struct kcp_call *c = &m->a.call;

@@ -4,9 +4,9 @@
 # Book: CONTRIBUTING.md, "Mutation testing".  Checked by: tests/cli/lies.sh, a mistake
 # that it must catch.  Next: tests/processes.mk, make mutate.
 # Usage: mutate.sh BUILD N SEED FILE... LIMIT= limits the seconds of the run (0: no limit).
-# MIN= is the least percentage to catch. TABLE= names a file of result rows, which the next
-# run continues. CASE= limits the seconds per variant (120). JOBS= is the number of workers
-# (1), each with a copy of the tree.
+# MIN= is the least percentage of mutants to catch. TABLE= names a file of result rows,
+# which the next run continues. CASE= limits the seconds per variant (120). JOBS= is the
+# number of workers (1), each with a copy of the tree.
 #
 # A mutant changes one operator or number of one line. A mutant counts if it changes an
 # output by more than ten limits (kcp-check --keep, --against). Outputs are computed for
@@ -150,7 +150,7 @@ many() {                       # FILE STAGE
     return 1
 }
 # When first needed, computes a stage's outputs without a mistake, in two runs. Fails if the
-# outputs of the two runs differ, because then they cannot show a mistake.
+# outputs of the two runs differ, because such outputs cannot show a mistake.
 kept() {                       # STAGE [--quick]
     f=$W/kept/$1${2:-}
     if [ ! -e "$f" ] && mkdir "$f.taken" 2>/dev/null; then

@@ -22,8 +22,8 @@ struct cut { int64_t t0; int rows, n, m; };
 
 static double power(double x, int flags) { return flags & NATURAL ? exp(x) : exp2(x); }
 
-/* Returns exp2(G_i - G_j) of channel p. With FACTORED, the result is exp2(G_i - G_last)
- * exp2(G_last - G_j), whose first factor overflows. */
+/* Returns exp2(G_i - G_j) of channel p. With flag FACTORED, computes
+ * exp2(G_i - G_last) exp2(G_last - G_j), whose first factor overflows. */
 static double ratio(const struct kcp_wy *a, struct cut x, int64_t i, int64_t j, int p,
                     int flags)
 {

@@ -228,7 +228,7 @@ static int each_length(struct plan_case *a, visit_plan *visit, void *arg)
     return more;
 }
 
-/* Calls `visit` for all tables of owners of three batches, with at most four ranges,
+/* For three batches, calls `visit` for all tables of owners with at most four ranges,
  * six tokens and three ranks. */
 static int each_table(visit_plan *visit, void *arg)
 {

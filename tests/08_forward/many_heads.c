@@ -134,8 +134,7 @@ static int compare_many(const struct trial *many, const struct trial *one,
 }
 
 /* Runs a variant on one case with many heads and compares the heads. Returns KCP_NA if
- * the variant does not support the case or, after a printed line, if memory runs
- * out. */
+ * the variant does not support the case, or if memory runs out (and prints a line). */
 static int many_heads(const struct kcp_variant *v, const struct memory *m,
                       const char *words, int64_t numbers, struct found *found,
                       char why[160])

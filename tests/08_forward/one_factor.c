@@ -7,8 +7,9 @@
  * sum of a step's log2 decays up to row 15. For the next step the kernel multiplies the
  * stored state by 2^(E - a + a'), where E is the sum over all rows of the step and a'
  * is the next step's a. In fp32, 2^(E - a + a') becomes 0 below 2^-126. The factor 0 is
- * wrong, because a token of the next step then multiplies the state by 2^(G - a'), and
- * 2^(E - a + G) may be near 1. G is the token's sum of log2 decays in its step. */
+ * wrong, because tokens of the next step multiply by 2^(G - a') later, and the product
+ * 2^(E - a + G) may be near 1. G is the sum of log2 decays from the step's start to a
+ * token. */
 #include "ref.h"
 
 #include <math.h>

@@ -242,7 +242,7 @@ RECORD(twin, "twin", 0,
 MUTANT(beta_outside, BETA_OUTSIDE, "errata 34: puts beta_j outside the sum");
 MUTANT(diagonal, DIAGONAL, "errata 38: dG has terms i = j, which bf16 cannot cancel");
 MUTANT(last_row, LAST_ROW,
-       "errata 38: dG has k dk_s of the last row, which does not cancel in bf16");
+       "errata 38: dG contains k dk_s of the last row, which does not cancel in bf16");
 MUTANT(undecayed, UNDECAYED, "errata 1: the delta rule uses the undecayed state");
 MUTANT(no_decay, NO_DECAY, "errata 31: dG_last omits exp2(G_last) sum_v h dS");
 MUTANT(no_rows, NO_ROWS, "errata 31: dG_last omits the sum of k dk_s over rows");

@@ -132,7 +132,7 @@ MUTANT(not_turned, "applies M instead of M^T", .flags = NOT_TURNED);
 MUTANT(outward, "errata 19: folds from the nearest later rank to the last",
        .flags = OUTWARD);
 MUTANT(beta_outside, "errata 34: puts beta outside the sum", .wy10 = &m10_beta_outside);
-MUTANT(diagonal, "errata 38: dG has terms that bf16 cannot cancel",
+MUTANT(diagonal, "errata 38: dG has terms that do not cancel in bf16",
        .wy10 = &m10_diagonal);
 MUTANT(divided, "dbeta = sum / (beta + 1e-10), which is 0 at beta = 0",
        .wy10 = &m10_divided);

@@ -6,8 +6,8 @@
  * sum of a step's log2 decays up to row 15. Before each step the kernel multiplies the
  * stored dS by 2^(E - a + a'), where E is the step's whole sum and a' is the following
  * step's a. In fp32 this factor becomes 0 below 2^-126. The factor 0 is wrong, because
- * rows of the step need dS / 2^(G - a), which is not small. G is a row's running sum of
- * log2 decays. */
+ * a row whose running sum of log2 decays is G needs dS / 2^(G - a), which is not
+ * small. */
 #include "ref.h"
 
 #include <math.h>
@@ -16,8 +16,8 @@
 
 enum { STEP = 32, ANCHOR = 15 };
 
-/* Arrays: outputs of chapter 02, their gradients, sums for gradients of parameters,
- * states at the start of steps, and o, which is not read. */
+/* The arrays are outputs of chapter 02, their gradients, sums for gradients of
+ * parameters, states at the start of steps, and o, which is not read. */
 enum { Q, KEYS, DECAYS, BETA, DQ, DK, DG, DBETA, RSTD_Q, RSTD_K, SUMS, DA, DDT, STARTS,
        OUT, ARRAYS };
 
@@ -40,8 +40,8 @@ static int step(const struct kcp_backward *a, double **x, enum kcp_pass pass,
     return ref_step(&s);
 }
 
-/* Sets dS after the step of tokens `begin` to `end` - 1 to 0, in channels whose decay
- * factor underflows. The following step ends at token `next`. */
+/* In channels whose decay factor underflows, clears dS after the step of tokens `begin`
+ * to `end` - 1. The following step ends at token `next`. */
 static void underflow(const struct kcp_backward *a, const double *g, int64_t begin,
                       int64_t end, int64_t next, double *dS)
 {

@@ -58,7 +58,7 @@ static void direct(struct tensor_set *b, const struct kcase *k)
 
 /* Counts the messages with x0. A rank that has one of a sequence's first Wc - 1 tokens
  * receives the sequence's rows of x0 in one message from the owner of x0. If `at_end`
- * is 1, counts the messages with dxt, for a sequence's last tokens. */
+ * is 1, counts the messages with dxt, for a sequence's last Wc - 1 tokens. */
 static void states_traffic(const struct trial *t, int at_end, struct kcp_traffic *want)
 {
     const int64_t *cuts = t->plan->cuts, *cu = t->k->cu, reach = reach_of(&t->k->call);

@@ -4,7 +4,7 @@
  * Book: chapter 15.  Checked by: itself, it can fail.  Next: tests/15_scan/mutants.c.
  *
  * The batch has six sequences (two empty, one of one token), long runs of dropped
- * tokens, h0, o0, dht, dot, two value heads per key head, and K != V. */
+ * tokens, inputs h0, o0, dht and dot, two value heads per key head, and K != V. */
 #include "tests/judge/trial.h"
 #include "tests/made_call.h"
 #include "ref/sigmoid.h"
@@ -48,8 +48,8 @@ static int differences(struct kcp_report *rep)
     return each_mask(rep, SMALL, gradients_agree);
 }
 KCP_CHECK(check_15_differences) = { "15_scan", "differences",
-    "gradients of all inputs agree with finite differences of the loss, if computed "
-    "token by token and if computed by the scan", differences };
+    "gradients of all inputs, computed token by token or by the scan, agree with "
+    "finite differences of the loss", differences };
 
 /* ---- without masks Spike-KDA is KDA with g = log alpha and scale 1; by the chain rule
  *      dalpha_base = dg (1 - alpha)      dbeta_base = dbeta beta (1 - beta) */

@@ -51,7 +51,7 @@ static int kept(struct kcp_report *rep)
     return each_model(rep, BATCH, keeps);
 }
 KCP_CHECK(check_16_kept) = { "16_family", "kept",
-    "backward gives equal bits if it reads h_kept and if it exchanges states again",
+    "backward gives equal bits whether it reads h_kept or exchanges states again",
     kept };
 
 static int differences(struct kcp_report *rep)
@@ -59,6 +59,6 @@ static int differences(struct kcp_report *rep)
     return each_model(rep, SIZES "lengths=40,0,1,19,0", gradients_agree);
 }
 KCP_CHECK(check_16_differences) = { "16_family", "differences",
-    "gradients agree with finite differences of the loss, if computed token by "
-    "token and if computed by chunks",
+    "gradients, computed token by token or by chunks, agree with finite "
+    "differences of the loss",
     differences };

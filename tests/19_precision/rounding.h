@@ -1,7 +1,7 @@
 /* rounding.h -- applies a chunk to [h | M] in the number formats of a tensor core.
  *
  * Book: chapter 19.  Checked by: tests/19_precision/checks.c.  Next: book/precision.c.
- * A unit (format) rounds the factors of a product to its format, and adds in float. */
+ * A unit rounds the factors of products to a number format, and adds in float. */
 #ifndef BOOK_ROUNDING_H
 #define BOOK_ROUNDING_H
 
@@ -35,8 +35,8 @@ static inline float factor(enum unit f, float x)
     return keep(x, f == BF16 ? 7 : 10);
 }
 
-/* Returns the product a b of unit f. Unit TF32X3 also adds the products of one factor
- * and the other factor's rounding error. */
+/* Returns a b, computed by unit f. Unit TF32X3 also adds the products of one factor and
+ * the other factor's rounding error. */
 static inline float times(enum unit f, float a, float b)
 {
     const float a1 = factor(f, a), b1 = factor(f, b);

@@ -131,8 +131,8 @@ walk="$walk chain strip=4 walk=sequential"
 cases="$cases; live kda $walk; live gdn $walk"
 one="beta=sigmoid H=2 HV=8 K=128 V=128 C=64 lengths=700,900,65 l2norm h0 dht"
 one="$one gate=bounded"
-# Case `share` has 33 chunks of 144 heads, so that a block gets three. Case `wide` has
-# enough scans for all SMs, so that each block scans 128 columns.
+# Case `share` has 33 chunks of 144 heads, so that a block gets three chunks. Case `wide`
+# has enough scans for all SMs, so that each block scans 128 columns.
 many="beta=sigmoid K=128 V=128 C=64 l2norm h0 dht gate=softplus"
 share="live kda $many H=36 HV=144 lengths=193"
 for n in 1 2 1 3 1 1 2 1 1 4 1 1 2 1 3 1 1 1 2 1 5 1 1 2 1 1 3 1 1; do share="$share,$n"; done

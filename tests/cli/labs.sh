@@ -124,7 +124,7 @@ for option in SEED=x SEED=-1 LIMIT=x LIMIT=0 LAUNCH=no-such-command LABWORK="$W/
     grep -qF "$option: " "$W/output" && ! grep -q Score "$W/output" && pass ||
         fail "$option: $(cat "$W/output")"
 done
-# All rows must be judged even if the launcher reads standard input, like mpirun.
+# All rows must be judged even if the launcher reads standard input, as mpirun does.
 printf '#!/bin/sh\ncat >/dev/null\nexec "$@"\n' >"$W/eats"
 chmod +x "$W/eats"
 answer 04_chunk 's/S\[i\]\[v\] \*= decay;/;/' >"$W/04_chunk.c"

@@ -46,7 +46,7 @@ cp -r in kv; "$arrays" fill in/h0.npy f8 4,4,5,3 0.5; "$arrays" fill in/dht.npy 
 gives vk --state-layout vk
 has vk/dh0.npy
 rm -rf in; mv kv in
-# Without tokens, ht must be h0. Without do, no gradients are written.
+# Without tokens, ht must be h0. Without input `do`, no gradients are written.
 mv in kept
 "$arrays" layer in 0 3 1 2 3 2 kda raw 3
 gives none --ranks 3

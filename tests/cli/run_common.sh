@@ -2,7 +2,7 @@
 #
 # Book: chapter 20.  Checked by: run_cli.sh, mpi.sh, run_device.sh, cli.sh, lies.sh.
 # Next: run_cli.sh.
-# Makes and enters a work folder, removed at exit. Sets $run and $arrays to programs.
+# Makes and enters a work folder, removed at exit. Sets $run and $arrays.
 B=$(cd "${1:-build}" && pwd) || exit 2
 W=$(mktemp -d) || exit 2
 trap 'rm -rf "$W"' EXIT

@@ -39,7 +39,7 @@ def tolerances(row):
     return [float(x) for x in line.groups()]
 
 
-# Limits for o and ht, for gradients, and for gradients of gates and beta.
+# Limits for o and ht, for most gradients, and for the gradients of gates and beta.
 ROWS = [tolerances(row) for row in ("LAYER", "GRADIENTS", "GATES")]
 LIMITS = {D: tuple(x[0] for x in ROWS), B16: tuple(x[2] for x in ROWS),
           F32: tuple(2 * x[1] for x in ROWS),
@@ -430,7 +430,7 @@ def single():
         one_case("float32 gates, rounded", 6, LONG, (2, 2, 128, 128), gpu(B16, F32),
                  limits="rounded", round_gates=True)
         return
-    # A batch of B rows is B sequences. On a CPU, all types are computed in double.
+    # A batch of B rows must equal B sequences. On a CPU, all types are computed in double.
     x, _, _ = draw(3, (0, 40), 1, 2, 8, 8, options())
     to = lambda kind: {n: t if t is None else t.to(kind) for n, t in x.items()}
     split = {n: None if t is None else t.reshape(2, 20, *t.shape[2:])

@@ -11,9 +11,9 @@ the generic proxy. A thread that has written must execute fence.proxy.async befo
 barrier or arrival that makes the writes visible to an engine. No run of a kernel can prove
 that the fence exists, so this program walks all paths of the PTX and finds pairs of
 places. The first place is a write to shared memory. The second place is a barrier, an
-arrival or a copy to global memory that the write reaches without a fence, or a load of the
-copy engine that may overwrite the written bytes. wgmma is not reported as a second place,
-because a warpgroup passes a barrier before wgmma.
+arrival or a copy to global memory that the write reaches without a fence. A load of the
+copy engine that may overwrite the written bytes is also a second place. wgmma is not
+reported as a second place, because a warpgroup passes a barrier before wgmma.
 
 threads_alone.tsv lists pairs that are correct, because only threads read the written
 bytes. The exit status is 1 if a pair is not in that list, or a line of the list is not
