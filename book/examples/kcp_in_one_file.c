@@ -3,7 +3,7 @@
  * Computes one head of Kimi Delta Attention in double, by the token recurrence and its
  * adjoint, and by chunks (WY form) on ranks that are threads. Each rank computes its
  * affine map (M, h); ranks exchange maps by all-gather, or states by a chain.
- * Prints the largest error of each result against the recurrence: at most 1e-12.
+ * Prints each result's largest difference from the recurrence, which is at most 1e-12.
  * Book: "The idea".  Checked by: tests/cli/examples.sh. */
 #include <math.h>
 #include <pthread.h>

@@ -6,8 +6,8 @@
  * - "sectors" requires as many loaded sectors as w and kg have. If there are fewer,
  *   block_load did not load all of w and kg; if more, neighbouring lanes read distant
  *   addresses.
- * - "ahead" requires that, while a chunk is multiplied, the four copies of each of the
- *   next two chunks (near the end: of each remaining chunk) are in flight.
+ * - "ahead" requires that the copies of the next two chunks, or of the remaining chunks
+ *   near the end, are in flight while a chunk is multiplied. A chunk has four copies.
  * - "products" requires one wgmma per step of 16 rows: K / 16 for w S and four for the
  *   update of S.
  */

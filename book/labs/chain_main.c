@@ -69,8 +69,8 @@ static int refused_gather(struct kcp_comm *c, const void *mine, void *all,
     return KCP_BAD;
 }
 
-/* Runs the student's exchange. Checks that it changes neither the rank's maps nor the
- * GUARD bytes after x->work, which merge_body allocates. */
+/* Runs the student's exchange. Checks that the exchange changes neither the rank's maps
+ * nor the GUARD bytes after x->work, which merge_body allocates. */
 static int watched(const struct kcp_exchange *x)
 {
     const size_t bytes = x->plan->ctx[x->comm->r].NS * sizeof(double) * MAP;
@@ -207,8 +207,8 @@ static int traffic_differs(const struct trial *t, const struct found *f, char *w
 static int wrong(const struct trial *t, const struct found *f, char *why, size_t n)
 {
     if (t->row == REFUSES) {
-        snprintf(why, n, "apply and compose fail on rank %d: expected status %d and a"
-                 " message that begins with 'rank %d', found status %d%s%s",
+        snprintf(why, n, "if apply and compose fail on rank %d: expected status %d and "
+                 "a message that begins with 'rank %d', found status %d%s%s",
                  t->a.bad_rank, KCP_CUDA, t->a.bad_rank, f->status,
                  f->why[0] ? ", " : "", f->why);
         return f->status != KCP_CUDA || strncmp(f->why, "rank ", 5) ||

@@ -4,8 +4,8 @@
 # Book: labs/STAFF.md.  Usage: make grade-all LAB=07 DIR=handed-in [JOBS=n] [STAFF=file]
 # Each DIR/NAME/07_merge.c or DIR/NAME.c is one submission. Results go to
 # DIR/.graded/LAB/NAME.{json,txt} and table.tsv. A result is reused if the file, the rows
-# and the grader are unchanged, so an interrupted run can be repeated. Exit status 0: every
-# submission has a result, with any number of points; 2: wrong usage.
+# and the grader are unchanged, so an interrupted run can be repeated. The exit status is
+# 0 if every submission has a result, whatever its points, and 2 if the usage is wrong.
 lab=$1 dir=$2 staff=$3 B=${B:-build}
 get() { sed -n "s/^$1  *//p" "$lab" | head -1; }
 id=$(get lab) src=$(get file)

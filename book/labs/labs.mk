@@ -36,7 +36,7 @@ try: lab-judge
 	@LAB="$(or $(LABSTEPS),$(LAB))" JOBS="$(JOBS)" $(lab_env) sh book/labs/try.sh $B
 test-labs: lab-judge
 	@$(lab_env) sh tests/cli/labs.sh $B
-# Writes points.tsv anew, on a machine without a GPU.
+# Writes a new points.tsv, on a machine without a GPU.
 tried: lab-judge
 	@{ head -1 book/labs/points.tsv; \
 	  LAB= JOBS="$(JOBS)" $(lab_env) sh book/labs/try.sh $B; } >$B/points.tsv; \

@@ -2,10 +2,10 @@
  *
  * Book: labs/STAFF.md.  Used by: make grade LAB=17_roles.  Next: frame.h.
  * This file replaces ref/17_block.c in the student's object. The variant "orders" runs
- * ten times; each step runs a random role or completes a random copy in flight. At a
- * deadlock this program prints the barrier, stage and phase for which each role waits.
- * The variant "ahead" holds the consumers until the producer waits; then the copies of
- * exactly four chunks must have been issued.
+ * the kernel ten times. Each step runs a random role or completes a random copy. If the
+ * roles deadlock, prints the barrier, stage and phase for which each role waits. The
+ * variant "ahead" runs no consumer until the producer waits. Then the copies of exactly
+ * four chunks must have been issued.
  */
 #define block_run plain_run
 #define block_passed plain_passed

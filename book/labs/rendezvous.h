@@ -52,7 +52,7 @@ static void meet_count(int (*of)[MEET_RANKS], int from, int to)
     pthread_mutex_unlock(&meet.lock);
 }
 
-/* Returns a rank that has not yet received a message of rank r, or -1. */
+/* Returns a rank that has not yet received a message from rank r, or -1 if none. */
 static int meet_owes(int R, int r)
 {
     for (int to = 0; to < R && to < MEET_RANKS; to++)

@@ -170,9 +170,9 @@ line_of() {
 # judge TITLE POINTS option...: judges the student's object $so and adds the result. The
 # output is limited to 16 MiB, so that endless output does not fill the disk.
 small='ulimit -f 32768; exec "$0" "$@"'
-# In a lab on the host, a process gets 4 GiB of private memory. The judge limits variants;
-# `limited` limits a check, an exchange, a plan and the processes of a launcher. (For GPU
-# labs, use a cgroup or a container, see STAFF.md.)
+# In a lab on the host, a process gets 4 GiB of private memory. The judge itself limits
+# variants. `limited` limits checks, exchanges, plans and the processes of a launcher. (For
+# GPU labs, use a cgroup or a container, see STAFF.md.)
 limited="ulimit -d 4194304; $small"
 stuck='it was here when it was stopped'
 last() { tail -1 "$out" | grep . || echo "it ended without a verdict"; }
@@ -225,9 +225,9 @@ judge() {
     esac
 }
 
-# speed TITLE POINTS NAME RATIO [option...]: compares times in one run, of variants `lab`
-# and NAME (best: the fastest of ours), or with NAME `form` of the student's form and our
-# fastest form.
+# speed TITLE POINTS NAME RATIO [option...]: compares the times of variants `lab` and NAME
+# in one run. NAME `best` is our fastest variant. With NAME `form`, compares the student's
+# form of the exchange with our fastest form.
 speed() {
     title=$1 points=$2 name=$3 ratio=$4 gpus=$(nvidia-smi -L 2>/dev/null | wc -l)
     shift 4
@@ -244,7 +244,7 @@ speed() {
     make_it "$dir/bench"
     timeout ${LIMIT:-300} "$dir/bench" "$@" >"$out" 2>"$out.err"
     rc=$?
-    # kcp-bench prints the stage, the pass or the variant, the name and the time.
+    # kcp-bench prints the stage, the pass or variant (some stages), the name and the time.
     said=$(awk -v than="$name" -v mine="$mine" -v ratio="$ratio" '
         $1 !~ /^[0-9][0-9]_/ { next }
         than == "form" || $2 == "forward" || $2 == "backward" { $2 = $3; $3 = $4 }

@@ -1,5 +1,5 @@
 #!/bin/sh
-# staff.sh -- prints the rows for one lab from the staff's file; fails at a wrong row.
+# staff.sh -- prints the rows for one lab from the staff's file; fails if a row is wrong.
 #
 # Book: labs/STAFF.md.  Usage: staff.sh FILE LAB.  Next: grade.sh.
 file=$1 id=$2

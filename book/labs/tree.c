@@ -2,7 +2,7 @@
  *
  * Book: labs/STAFF.md.  Used by: make grade LAB=15_blelloch.  Next: warp.c.
  * One variant of stage 15 runs the whole program with the tree in each tile. Two others
- * run the tree on names instead of maps, and count all products or products in series.
+ * run the tree on names instead of maps: one counts all products, one those in series.
  * A name denotes the map of consecutive tokens. A name may be composed only with the
  * name of the next tokens, and applied only to the state before its first token.
  */
@@ -14,7 +14,7 @@
 
 enum { LEAVES = 64 };
 
-/* A name has the 8 bytes of a map or state of one number. It denotes the map of leaves
+/* A name has 8 bytes, like a map or state of one number. It denotes the map of leaves
  * [lo,hi), or the state before leaf hi. `depth` is its number of products in series. */
 enum kind { NOTHING, MAP, STATE };
 struct name { unsigned char kind, lo, hi, depth; int unused; };

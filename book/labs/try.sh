@@ -7,7 +7,7 @@
 # of the lab file). Files in book/labs/work are not changed. JOBS= (default 2) submissions
 # are graded at once, each in a separate folder.
 B=${1:-${B:-build}} MAKE=${MAKE:-make} bad=0 tried=0 unknown=0
-# Started without make, the script calls make, which sets the compilers and options.
+# If started without make, this script calls make, which sets the compilers and options.
 [ -n "$LAB_CFLAGS" ] || exec $MAKE --no-print-directory -s try B="$B" LAB="$LAB"
 get() { sed -n "s/^$1  *//p" "$f" | head -1; }
 # try.sh BUILD FOLDER LAB-FILE TRY: grades one submission; the output is in FOLDER/said.
@@ -71,7 +71,7 @@ for f; do
         [ $wrong = 0 ] || { bad=1; sed 's/^/try: | /' "$at/said" >&2; }
     done
     echo "$line"
-    # points.tsv holds for machines without a GPU, and lacks lab 20, which takes minutes.
+    # points.tsv has the points on a machine without a GPU, except of lab 20 (minutes).
     case $src in *.cu|*.cuh|bench/text/run.c) continue ;; esac
     grep -qxF "$line" book/labs/points.tsv || { bad=1
         echo "try: expected the row of points.tsv: $(grep "^$id	" book/labs/points.tsv)" >&2; }

@@ -71,7 +71,7 @@ class Model(nn.Module):
 
 
 def batch_of(text, step, lengths):
-    """Returns two tensors per sequence: its bytes, and the byte after each of them."""
+    """Returns two tensors per sequence: its bytes, and the byte after each byte."""
     total = sum(lengths)
     at = step * total % max(1, len(text) - total - 1)
     pieces = []
@@ -95,7 +95,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def main(kind, description):
-    """Trains a model of class `kind`, which is called with bytes and a `where`."""
+    """Trains a model of class `kind`, called with bytes and the dict `where`."""
     p = Parser(description=description.splitlines()[0])
     p.add_argument("--text", nargs="+", required=True, help="files to learn")
     p.add_argument("--steps", type=int, default=8)

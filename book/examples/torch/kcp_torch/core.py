@@ -115,7 +115,7 @@ current_gpu = getattr(torch._C, "_cuda_getDevice", None) or torch.cuda.current_d
 
 
 # Two private functions of PyTorch save time: one allocates without the dispatcher, the
-# other compares many tensors in one call. If these are missing, slower ones are used.
+# other compares many tensors in one call. If they are missing, slower code is used.
 _dynamo = getattr(torch._C, "_dynamo", None)
 _guards = getattr(_dynamo, "guards", None)
 
@@ -326,7 +326,7 @@ class Prepared:
             torch.cuda.current_stream(self.device).wait_event(self.event)
 
     def __call__(self, places, keep=False, saved=None):
-        """Runs the pass. `places`: the addresses of the arrays `names`, or 0.
+        """Runs the pass. `places` has the address of each array in `names`, or 0.
         Returns the saved block: a new block if `keep` is true, else `saved`."""
         gpu = self.gpu
         if gpu and self.index != current_gpu():
