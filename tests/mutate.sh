@@ -111,7 +111,7 @@ passes() {                     # KCP-CHECK option...: with no mistake
     [ -s "$W/$name" ] || {
         if failed_on "$W/right" "$@"; then
             echo no >"$W/$name"
-            echo "mutate.sh: $*: fails as it is" >&2
+            echo "mutate.sh: $*: fails without a mistake" >&2
         else echo yes >"$W/$name"; fi; }
     [ "$(cat "$W/$name")" = yes ]
 }

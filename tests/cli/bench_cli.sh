@@ -23,7 +23,7 @@ tsv() { echo "$*" | tr ' ' '\t' | sed 's/-//g'; }
 } >"$W/a.tsv"
 # A row is kept only with a verdict of the same run and a digest of the kernel. A row of
 # another system needs neither.
-command -v python3 >/dev/null || { echo "bench_cli.sh: no python3: records not tried"
+command -v python3 >/dev/null || { echo "bench_cli.sh: python3 not found: records not tested"
     exit $failed; }
 kept=bench/results/bench-cli-test.tsv
 echo "a GPU, a driver, 2026-01-02" >"$W/machine.txt"
@@ -73,5 +73,5 @@ mv "$W/all" "$W/a.tsv"
 sed -i '/v2_stages/d' "$W/digests.tsv"; refused 'v2_stages: no digest'
 echo "a GPU" >"$W/machine.txt"; refused 'machine.txt: found'
 rm "$W/machine.txt"; refused 'machine.txt: not found'
-[ $failed = 0 ] && echo "bench_cli.sh: rows kept and left out"
+[ $failed = 0 ] && echo "bench_cli.sh: the right rows become records"
 exit $failed

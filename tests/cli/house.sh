@@ -76,5 +76,5 @@ rules() {
 }
 rules >"$W/broken"
 cat "$W/broken"
-[ -s "$W/broken" ] || echo "house.sh: includes, calls, columns, names, labels, records"
+[ -s "$W/broken" ] || echo "house.sh: rules of includes, calls, columns, names, labels, records hold"
 [ ! -s "$W/broken" ]

@@ -189,7 +189,7 @@ for name in $(mistakes | cut -d'|' -f1); do
         echo "jitter.sh: $name: found no $B/without/$name/kcp-check, expected a build"
         failed=1; continue; }
     if grep -q '^FAILED' "$B/without/$name/output"; then echo "jitter.sh: $name: seen"
-    else echo "jitter.sh: $name: taken away, and nothing fails"; failed=1; fi
+    else echo "jitter.sh: $name: nothing fails with this mistake"; failed=1; fi
 done
-[ $failed != 0 ] || echo "jitter.sh: right with sleeps, and each mistake is seen"
+[ $failed != 0 ] || echo "jitter.sh: kernels pass with sleeps, and each mistake fails"
 exit $failed

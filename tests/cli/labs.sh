@@ -50,7 +50,7 @@ loses() {
 # ---- a broken file
 hand_in 07_merge 'this is no C;'
 $MAKE -n kcp-check "$B/kcp-check" 2>/dev/null | grep -q "$W\|book/labs/work" &&
-    fail "kcp-check is made of a lab's file" || pass
+    fail "kcp-check is compiled from a lab's file" || pass
 grade 07_merge && fail 'status 0 for a file that does not compile'
 grep -qF "$file:$line:" "$W/output" && pass || fail "make grade: $(cat "$W/output")"
 hand_in 07_merge 'abort();';                    loses "$file:$line: ABRT: abort();"
@@ -89,7 +89,7 @@ for student in a b; do
 done
 wait
 grep -q '^Score: 6/6' "$W/output.a" && grep -q '^Score: 0/6' "$W/output.b" && pass ||
-    fail "two at once: $(grep Score "$W/output.a" "$W/output.b")"
+    fail "two concurrent gradings: $(grep Score "$W/output.a" "$W/output.b")"
 grep -q 'hint: .* does not fade the state' "$W/output.b" && pass || fail "$(cat "$W/output.b")"
 
 # ---- a folder of files: a table; a second run grades nothing again
@@ -131,7 +131,7 @@ answer 04_chunk 's/S\[i\]\[v\] \*= decay;/;/' >"$W/04_chunk.c"
 grade 04 LAUNCH="$W/eats" && fail "status 0 under a launcher"
 cp "$W/output" "$W/wrong"
 answer 04_chunk '' >"$W/04_chunk.c"
-grade 04 LAUNCH="$W/eats" && pass || fail "right, under a launcher: $(cat "$W/output")"
+grade 04 LAUNCH="$W/eats" && pass || fail "the right answer under a launcher: $(cat "$W/output")"
 cp "$W/wrong" "$W/output"
 grep -q '^Score: 0/6' "$W/output" && [ "$(grep -c '^==' "$W/output")" = 4 ] && pass ||
     fail "under a launcher that reads stdin: $(cat "$W/output")"

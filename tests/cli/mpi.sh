@@ -85,11 +85,11 @@ bad 'rank 0: --chunk: found' 3 "$run" --in in --out no --chunk 0
 bad 'rank 0: .*no-such-folder' 3 "$run" --in no-such-folder --out no
 bad 'rank 0: --out: full is not empty' 3 "$run" --in in --out full
 bad 'rank 2: --form: ' 2 "$run" --in in --out no : -n 1 "$run" --in in --out no --form no
-[ -e no ] && fail "a run with bad input has written"
+[ -e no ] && fail "a run with bad input has written outputs"
 # If the arguments of ranks differ, the message must name the argument and both values.
 expect 1 'rank 0: .*scale: rank 1 has 2, rank 0 has 1' 1 "$run" --in in --out no --scale 1 : -n 1 "$run" --in in \
     --out no --scale 2
-[ -e no ] && fail "ranks that do not agree have written"
+[ -e no ] && fail "ranks with unequal arguments have written outputs"
 
 # Calls that do not match must give an error on each rank, not a hang.
 for way in unequal unequal_long short long; do

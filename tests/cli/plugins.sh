@@ -26,7 +26,7 @@ language() {
     sed 's/a->h_kept_in, state)/a->h_in, 0)/
          s/copy(a.kept_in, a.back, state)/copy(a.kept_in, a.back, 0)/' \
         "h0.$suffix" >"wrong.$suffix"
-    cmp -s "h0.$suffix" "wrong.$suffix" && stop "$name: no mistake was made"
+    cmp -s "h0.$suffix" "wrong.$suffix" && stop "$name: the mistake changed nothing"
     "$@" "h0.$suffix" -o h0.so >out 2>&1 || stop "$name: $(head -5 out)"
     judged "$name" 0 "ok  *from_" "$B/kcp-check" --variant ./h0.so
     "$@" "wrong.$suffix" -o h0.so >out 2>&1 || stop "$name, wrong: $(head -5 out)"
@@ -43,7 +43,7 @@ for python in "${PYTHON:-python3}" /usr/bin/python3 none; do
     "$python" -c 'import numpy' 2>/dev/null && break
 done
 [ "$python" != none ] || { echo "plugins.sh: NumPy not found: Python is left out"
-    echo "plugins.sh: chapter 12 in ${found#, }: right passes, wrong fails"; exit 0; }
+    echo "plugins.sh: chapter 12 in ${found#, }: the right kernel passes, the wrong kernel fails"; exit 0; }
 
 export PYTHONDONTWRITEBYTECODE=1
 rm -f h0.so
@@ -101,7 +101,7 @@ check 1 'first off at' mine:wrong --seed 3 --case "$few"
 words=$(sed -n "s/^ *--case '\(.*\)'$/\1/p" out)
 grep FAIL out | sed 's/.*h_back rank/rank/' >first
 check 1 'first off at' mine:wrong --seed 3 --case "$words"
-grep -qF "$(cat first)" out || stop "the words of a failure fail otherwise: $(cat out)"
+grep -qF "$(cat first)" out || stop "the printed case fails differently: $(cat out)"
 check 1 'and 5 more.*KeyError' mine:raises --case "$few"
 [ "$(grep -c 'mine.py", line' out)" = 1 ] && [ "$(grep -c . out)" -le 6 ] ||
     stop "an exception in all cases: $(cat out)"
@@ -131,4 +131,4 @@ fi
 check 1 'equal keys' series:run --storage bf16 --regimes kda
 check 1 'alike=0.9' series:run --storage bf16 --shapes 16x12
 check 0 ' 0 failed.*no alike keys' series:run --storage bf16 --small
-echo "plugins.sh: chapter 12 in ${found#, }, Python: right passes, wrong fails"
+echo "plugins.sh: chapter 12 in ${found#, }, Python: the right kernel passes, the wrong kernel fails"

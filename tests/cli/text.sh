@@ -33,5 +33,5 @@ for ranks in 1 5; do
     grep -qE 'https?:|src=|<link' page.html && wrong "the page needs a network"
     grep -q '</html>' page.html || wrong "the page does not end"
 done
-[ $failed = 0 ] && echo "text.sh: a page and the runs over 1 and 5 ranks"
+[ $failed = 0 ] && echo "text.sh: the page and the runs on 1 and 5 ranks are correct"
 exit $failed
