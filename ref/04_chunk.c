@@ -12,7 +12,7 @@ struct block { int64_t t0; int c, n, m; };
 
 /* For KDA, key() returns token t's row of kg, and *f = 1. For GDN, key() returns the
  * row of k, and *f = exp2(G_last - G), so kg is always *f times the row. query()
- * returns the row of qg, and *f = 1, or the row of q, and *f = exp2(G). */
+ * returns the row of qg with *f = 1 (KDA), or the row of q with *f = exp2(G) (GDN). */
 static const double *key(const struct kcp_chunk *a, struct block b, int64_t t,
                          double *f)
 {

@@ -19,7 +19,7 @@ struct reverse_scan {
 };
 
 /* For KDA, key() returns token t's row of kg, and *e = 1. For GDN, key() returns the
- * row of k, and *e k is kg. query() likewise returns the row of qg or q. There *e
+ * row of k, and *e k is kg. query() returns the row of qg (KDA) or q (GDN), and its *e
  * includes scale. */
 static const double *key(const struct reverse_scan *x, int64_t t, double *e)
 {

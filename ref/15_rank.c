@@ -146,9 +146,9 @@ static int program(struct spike_rank *x)
     return status;
 }
 
-/* Computes o, ht and ot, or all gradients, of this rank's shard. Returns KCP_BAD if the
- * plan is missing or belongs to another call. If a rank fails, all ranks return an
- * error. */
+/* Computes o, ht and ot (backward: all gradients) of this rank's shard. Returns KCP_BAD
+ * if the plan is missing or belongs to another call. If a rank fails, all ranks return
+ * an error. */
 int ref_scan(struct kcp_scan *a)
 {
     const int refused = kcp_begin("15_scan", KCP_HOST, a, NULL);

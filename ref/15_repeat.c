@@ -5,9 +5,9 @@
  *
  * Each segment contributes one row. In forward this row is the segment's last output,
  * which later segments may repeat. In backward the row is the sum of the gradients of
- * the dropped tokens at the segment's start. This sum belongs to an earlier segment's
- * output. Every rank gathers the rows of all segments and adds them in segment order,
- * so the sums do not depend on which rank holds a segment. */
+ * the dropped tokens at the segment's start. This sum is part of the gradient of an
+ * earlier segment's output. Every rank gathers the rows of all segments and adds them
+ * in segment order, so the sums do not depend on which rank holds a segment. */
 #include "15_scan.h"
 
 #include <string.h>

@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-/* Declares a stage's args struct `name`, with a call and grid in rows of the form. */
+/* Declares a stage's args struct `name`, whose call and grid count rows of the form. */
 #define STAGE(type, name)                                                             \
     struct type name = { 0 };                                                         \
     memcpy(&name, &x->form, sizeof(struct kcp_call));                                 \
@@ -113,8 +113,8 @@ static int reverse(struct family_rank *x, int part)
     return ref_chunk_backward(&c);
 }
 
-/* Copies each token's dO to the token's last row of the form, in which the query reads.
- * The other rows stay 0. */
+/* Copies each token's dO to the token's last row of the form, which computes o. The
+ * other rows stay 0. */
 static void spread(struct family_rank *x)
 {
     const int64_t row = (int64_t)x->a->HV * x->a->V, m = x->m->rows;

@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Returns the row of the form in which token i's query reads: the token's last row. */
+/* Returns token i's last row of the form, in which the query reads the state. */
 static int last_row(const struct family_chunk *x, int i)
 {
     return (i + 1) * x->rows - 1;

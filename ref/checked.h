@@ -32,7 +32,7 @@ int kcp_stage_matches(const char *name, const char *stage);
 int64_t kcp_field_numbers(const struct kcp_call *c, const struct kcp_field *f);
 /* Returns the value of a word of a shape, e.g. "NS+1", or -1 if the word is unknown. */
 int64_t shape_letter(const struct kcp_call *c, const char *letter, size_t len);
-/* Sets to `value` the size at the start of a word of a shape, e.g. NS in "NS+1". */
+/* In a word of a shape, e.g. "NS+1", sets the first size (here NS) to `value`. */
 void shape_set(struct kcp_call *c, const char *word, int64_t value);
 /* The sizes and options in struct kcp_call, with their least and largest values. If
  * `same` is 1, all ranks of a communicator must give the same value. A MEMBER_FLAG may

@@ -79,7 +79,7 @@ static int size_counts(const struct kcp_stage *s, const struct kcp_call *c,
     return has_letter(s, name);
 }
 
-/* Checks the sizes that the stage uses, or all options. */
+/* Checks the sizes that the stage uses (MEMBER_SIZE) or all options (MEMBER_OPTION). */
 static int check_range(const struct kcp_stage *s, const struct kcp_call *c,
                        enum kcp_member_kind kind)
 {
@@ -186,8 +186,8 @@ int kcp_check_sizes(const char *stage, const struct kcp_call *c)
 
 /* ---- arrays */
 /* Returns 1 if this call requires the array f although the table marks f as optional.
- * These arrays are the weights of 14, unless 14 computes the token shift, and the
- * inputs of 16 that the model reads. */
+ * These arrays are the weights of stage 14, unless it computes the token shift, and the
+ * inputs of stage 16 that the model reads. */
 static int is_needed_here(const struct kcp_stage *s, const struct kcp_field *f,
                           const struct kcp_call *c)
 {

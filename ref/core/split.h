@@ -264,7 +264,8 @@ static inline double kcp_maps_cost(const struct kcp_call *a, int strip_chunks, i
 /* Returns the time of a walk over `walked` chunks in two or more windows of W chunks.
  * The time is a sum of four terms: the factors of the first window; the walk concurrent
  * with the other factors; the map of the last window, if needed; the launches. The
- * second term is the longer of the walk alone and all work spread over all SMs. */
+ * second term is the longer of two times: of the walk alone, or of all work on all
+ * SMs. */
 static inline double kcp_walk_cost(const struct kcp_call *a, int want, int walked,
                                    int P)
 {
@@ -382,7 +383,7 @@ static inline int64_t kcp_finish_turns(int NC, int H, int K, int processors)
 }
 
 /* Bits of backward's scan jobs for a segment. STATES scans the states forward, REVERSE
- * scans all gradients of states in reverse, DH_EXT computes only the gradient that
+ * scans all gradients of states in reverse, and DH_EXT computes only the gradient that
  * other ranks need. */
 enum kcp_scan_job { KCP_JOB_STATES = 1, KCP_JOB_REVERSE = 2, KCP_JOB_DH_EXT = 4 };
 
