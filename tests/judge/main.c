@@ -41,7 +41,7 @@ static void print_usage(void)
            "\n"
            "Judges the variants of every stage against the references.\n\n");
     options_print(rows, texts, sizeof rows / sizeof *rows);
-    printf("\nIf an option is given twice, the last one counts.\n"
+    printf("\nDefaults are in (). If an option is given twice, the last one counts.\n"
            "exit status: 0 passed, 1 a failure or nothing ran, 2 usage error,\n"
            "             3 skips or n/a under --strict\n");
 }
@@ -163,7 +163,7 @@ static int combine(const struct command *x)
     return 0;
 }
 
-/* Returns 1 if the case's model fits the stage and the case's R fits --ranks. */
+/* Returns 0, or 2 after an error if the case's model or R does not fit the options. */
 static int case_fits(const struct kcase *k, const struct options *o)
 {
     const struct kcp_stage *s = stage_find(o->stage);
@@ -199,8 +199,8 @@ static int list(const struct options *o)
     return 0;
 }
 
-/* Loads the variant of a shared object in this process or, with `apart`, only its
- * record in a separate process. Returns NULL after an error message. */
+/* Loads the variant of a shared object in this process or, with `apart`, only the
+ * variant's record in a separate process. Returns NULL after an error message. */
 static const struct kcp_variant *load(const char *option, const char *path, int apart)
 {
     static struct kcp_variant record;
@@ -286,7 +286,7 @@ static int run(int argc, char **argv)
             return bad("--variant", mine->name, "a name without mutant_");
         o->object = o->variant;
         if (o->stage && stage_find(o->stage) != stage_find(mine->stage))
-            return bad("--variant", mine->stage, "that of --stage");
+            return bad("--variant", mine->stage, "a variant of --stage");
     } else if (o->variant && !is_known(o))
         return bad("--variant", o->variant, "a name that --list prints, or ./mine.so");
     if (x.list) return list(o);

@@ -39,7 +39,7 @@ static void moved(struct outputs *w, double by, const char *where)
     snprintf(w->where, sizeof w->where, "%s", where);
 }
 
-/* Compares a rank's output with numbers `before` from the file. */
+/* Compares a rank's output with the numbers `before`, read from the file. */
 static void compare(struct outputs *w, const struct trial *t, const struct rank_args *s,
                     const struct buffer *o, const struct head *h, const double *got,
                     double *before)
@@ -61,7 +61,7 @@ static int transfer(struct outputs *w, const void *data, void *before, size_t n)
     return w->compare ? fread(before, 1, n, w->f) == n : fwrite(data, 1, n, w->f) == n;
 }
 
-/* Writes or compares the outputs of a rank. Returns 0 if the file has other outputs. */
+/* Writes or compares the outputs of a rank. Returns 0 if the file has another size. */
 static int each_rank(struct outputs *w, const struct trial *t,
                      const struct rank_args *s, const struct head *h)
 {
@@ -83,7 +83,7 @@ static int each_rank(struct outputs *w, const struct trial *t,
 }
 
 /* Writes or compares the outputs of one pass of one case. Returns 0 if writing failed,
- * the file is too short, or the file has other outputs. */
+ * the file is too short, or the file has another case or size. */
 static int each_pass(struct outputs *w, const struct kcp_stage *s,
                      const struct kcp_variant *v, const struct kcase *k,
                      enum kcp_pass pass)
@@ -186,7 +186,7 @@ int outputs_against(const char *path, const struct options *o)
     outputs_all(&w, o);
     fclose(w.f);
     if (!w.bits) {
-        printf("not a bit moved\n");
+        printf("no bit changed\n");
         return 0;
     }
     printf("moved by %.1e limits: %s\n", w.most, w.where);

@@ -3,7 +3,7 @@
  * Book: chapter 08, "Paths".  Checked by: tests/08_forward/paths.c, tests/cli/cli.sh.
  * Next: ../../ref/core/paths.def, the table.
  *
- * Ranks of one case may take different rows. */
+ * The ranks of a case may reach different rows. */
 #include "isolation.h"
 #include "paths.h"
 #include "trial.h"
@@ -32,9 +32,9 @@ static int add_taken(const struct kcp_query *q, const struct kcp_path **out, int
     return n;
 }
 
-/* Returns 1 (even ids) if the forward that the table selects among all kernels runs
- * before a backward, or 0 (odd ids) if the forward with the backward's name runs. Users
- * can call either. */
+/* Returns 1 if the table of paths selects the forward that runs before a backward (even
+ * ids), or 0 if the forward with the backward's name runs (odd ids). Users may call
+ * either forward. */
 static int is_layer_of_all(int id) { return id % 2 == 0; }
 
 const struct kcp_variant *paths_forward_before(const struct kcp_variant *back,
@@ -203,8 +203,8 @@ const struct listed *paths_list(const char *stage, const char *kernel,
     return l;
 }
 
-/* Prints the cases of a stage that reach row p if `kernel` is judged, e.g. "08/3,08/7".
- * Returns the number of cases printed so far. */
+/* Prints the cases that reach row p among a stage's cases for `kernel`, e.g.
+ * "08/3,08/7". Returns the number of cases printed so far. */
 static int print_cases_of(const struct kcp_path *p, const char *stage,
                           const char *kernel, const struct kcp_device *d,
                           const struct options *o, char *printed, int found)

@@ -15,8 +15,8 @@
 int paths_of_case(const struct kcp_stage *s, const char *kernel,
                   enum kcp_storage storage, const struct kcase *k,
                   const struct kcp_device *d, const struct kcp_path **out, int max);
-/* Lists all cases of a variant (lists.c): drawn cases and anchors. A device variant
- * also gets wide and tall cases, and a case for each of its paths on d. */
+/* Lists all cases of a variant (lists.c): random cases and anchors. A GPU variant also
+ * gets cases of larger sizes and a case for each of its paths on GPU d. */
 struct kcase *cases_of(const struct kcp_stage *s, const struct kcp_variant *v,
                        const struct options *o, const struct kcp_device *d, int *n);
 /* Tries cases from small to large, and returns 1 with the first case *k in which the
@@ -38,7 +38,7 @@ struct listed {
 const struct listed *paths_list(const char *stage, const char *kernel,
                                 enum kcp_storage storage, const struct kcp_device *d,
                                 const struct options *o);
-/* Looks up the device for judging paths in a separate process. Returns NULL if none. */
+/* Looks up the GPU in a separate process. Returns NULL if there is no GPU. */
 const struct kcp_device *paths_device(void);
 /* Returns 1 if cases of `stage` judge row p. Cases of 13 judge the rows of 08 that
  * write a saved block, because 13 runs the forward first. */
@@ -55,7 +55,7 @@ void paths_were_judged(const struct kcp_stage *s, const struct kcp_variant *v,
                        const struct kcase *k);
 void paths_close(const struct kcp_stage *s, const struct options *o,
                  struct kcp_report *rep);
-/* Returns the forward variant that writes the block for `back`, or NULL for the
+/* Returns the forward variant that runs before backward `back`, or NULL for the
  * reference. */
 const struct kcp_variant *paths_forward_before(const struct kcp_variant *back,
                                                const struct kcp_forward *a, int id);

@@ -47,10 +47,10 @@ static void sum_parts(struct tensor_set *b, const struct kcp_call *c)
     add_parts(b, c, "ddt_bias", "HV KG", "ddt_part");
 }
 
-/* Fills the states at the start of each stretch with the sequence's row of h0, or 0; in
- * backward, the gradients at its end with the row of dht, or 0. If a sequence is
- * treated as begun on another rank, tensor `all` (h_in) gets a random state, and tensor
- * `own` (h_start) gets 0. */
+/* Fills the state at the start of each stretch with the sequence's row of h0, or 0; in
+ * backward, the gradient at the stretch's end with the row of dht, or 0. If the case
+ * treats that end as a cut, tensor `all` (h_in or dh_out) gets random numbers, and
+ * tensor `own` (h_start or dh_end) gets 0. */
 static void fill_states(struct tensor_set *b, const struct kcase *k,
                         const struct kcp_plan *p,
                         const struct kcp_call *c, const char *of_sequence,
@@ -85,8 +85,8 @@ static void fill_marks(struct tensor_set *b, const struct kcase *k,
     range[1] = k->id % 7 == 6 ? range[0] : c->NS;   /* sometimes empty */
 }
 
-/* Adds inputs of chapter 17: decay = exp2(G_last) per chunk and key row; and for GDN
- * also kg, so that both models have the same inputs. */
+/* Adds the inputs of chapter 17: decay = exp2(G_last) per chunk, head and channel. For
+ * GDN also adds kg, so that both models have the same inputs. */
 static void fill_ladder(struct tensor_set *b, const struct kcp_call *c,
                         const struct kcp_context *x)
 {
@@ -189,8 +189,8 @@ void tensor_disturb(struct tensor *t, const struct kcase *k, enum kcp_storage st
     }
 }
 
-/* A token's dG is a sum of products q dq and k dk; returns the sum of their squares.
- * The sum is over one channel (KDA) or all channels (GDN). */
+/* A token's dG is a sum of products q dq and k dk over one channel (KDA) or all
+ * channels (GDN). Returns the sum of the squares of these products. */
 static double terms_of(const struct tensor_set *b, const struct kcp_call *c, int64_t t,
                        int64_t gate)
 {

@@ -1,4 +1,4 @@
-/* plants.c -- variants with one mistake each: in a number, array bounds or a workspace.
+/* plants.c -- variants with one mistake each, e.g. in a number or in array bounds.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: self_trials.c.
  * Next: self_trials.c, which judges each row of the table at the end. */
@@ -57,7 +57,7 @@ static int puts_number(void *args)
     return status;
 }
 
-/* Adds `by` times an input's number `at`, possibly out of bounds, to output o. */
+/* Reads number `at` of an input, perhaps out of bounds, and adds it times `by` to o. */
 static int reads_number(void *args)
 {
     const int status = reference(args);
@@ -65,7 +65,7 @@ static int reads_number(void *args)
     return status;
 }
 
-/* Changes the field's numbers (only its last head's if `at` is 1) by `by` limits. */
+/* Makes the field's error `by` times the limit; if `at` is 1, only in its last head. */
 static int scales(void *args)
 {
     int64_t n, heads, width;
@@ -77,7 +77,7 @@ static int scales(void *args)
     return status;
 }
 
-/* Changes the largest row of head 0 by `by` times the limit. */
+/* Makes the error of the largest row of head 0 `by` times the limit. */
 static int scales_row(void *args)
 {
     int64_t n, heads, width, at = 0;
@@ -95,8 +95,8 @@ static int scales_row(void *args)
     return status;
 }
 
-/* Adds an error to y in forward, `by` times the limit, and to dx in backward, (1 -
- * `by`) times the limit. */
+/* Makes the error of y `by` times the limit in forward, and the error of dx (1 - `by`)
+ * times the limit in backward. */
 static int scales_pass(void *args)
 {
     struct kcp_conv *a = args;
@@ -107,7 +107,7 @@ static int scales_pass(void *args)
     return status;
 }
 
-/* Changes chunk 1 by 30 limits and chunk 3 by 3000 limits. */
+/* Gives chunk 1 an error of 30 limits, and chunk 3 an error of 3000 limits. */
 static int scales_chunks(void *args)
 {
     struct kcp_chunk *a = args;
@@ -137,7 +137,7 @@ static int writes_unwanted(void *args)
     return ref_affine(args);
 }
 
-/* Adds 0 times M of the first map to S. So S is wrong only if M contains NaN. */
+/* Adds 0 times M of the first map to S. This makes S wrong only if M contains NaN. */
 static int reads_first_M(void *args)
 {
     const struct kcp_merge *a = args;
@@ -168,8 +168,8 @@ static int writes_work(void *args)             /* writes byte `at` */
     return reference(args);
 }
 
-/* Reads 8 bytes: the first of the workspace or, if `at` is not 0, those after the
- * workspace. If `by` > 0, writes the workspace first. */
+/* Reads the first 8 bytes of the workspace or, if `at` is not 0, the 8 bytes after the
+ * workspace. If `by` > 0, first fills the workspace with 0. */
 static int reads_work(void *args)
 {
     struct kcp_call *c = args;
@@ -181,7 +181,7 @@ static int reads_work(void *args)
     return status;
 }
 
-static int reads_saved(void *args)             /* after its end if `at` */
+static int reads_saved(void *args)             /* after the block's end if `at` */
 {
     struct kcp_backward *a = args;
     const struct kcp_saved *s = a->saved;

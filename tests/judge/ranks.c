@@ -4,7 +4,7 @@
  * Next: ../07_merge/exchange.c.
  *
  * Under a launcher all processes run the same trials from the same seed, one rank per
- * process. Each process uses the worst verdict of all processes, so that all of them
+ * process. Each process uses the worst verdict of all processes, so that all processes
  * continue with the same trial. If a rank is lost, every process prints that rank and
  * exits with status 1. */
 #include "judge.h"
@@ -147,9 +147,9 @@ int ranks_open(const char *backend, int device, int *R)
     if (!status && mpi.R == 1) {
         apart = nccl;
         if (nccl && (!device || !*R))
-            snprintf(why, sizeof why, "--backend nccl: expected --device, --ranks too");
+            snprintf(why, sizeof why, "--backend nccl: needs --device and --ranks");
     } else if (!status && *R && *R != mpi.R)
-        snprintf(why, sizeof why, "--ranks: found '%d', %s started %d", *R,
+        snprintf(why, sizeof why, "--ranks: found '%d', but %s started %d ranks", *R,
                  mpi.launcher, mpi.R);
     else if (!status && mpi.R > CASE_RANKS)
         snprintf(why, sizeof why, "%s started %d ranks, expected 1 to %d", mpi.launcher,

@@ -38,18 +38,18 @@ static int words(struct kcp_report *rep)
             EXPECT(rep, !bad && !memcmp(&back, &list[j], sizeof back), "%s: %s", text,
                    why);
             EXPECT(rep, !inputs_ignore(s, &list[j]) || kind < 2 || kind > 3,
-                   "%s ignores %s", s->name, inputs_ignore(s, &list[j]));
+                   "%s ignores word '%s'", s->name, inputs_ignore(s, &list[j]));
         }
         free(list);
     }
     return KCP_OK;
 }
 KCP_CHECK(check_00_words) = { "00_judge", "words",
-    "a printed case parses to an equal case, and its words change its inputs",
-    words };
+    "case_parse reads each printed case as an equal case, and no stage ignores a word "
+    "of its anchors", words };
 
-/* Checks that drawn lists contain all pairs of form and regime, all pairs of form and
- * ranks, and the lengths 1, 1023 and 1025. */
+/* Checks that lists of random cases contain all pairs of form and regime, all pairs of
+ * form and number of ranks, and the lengths 1, 1023 and 1025. */
 static int covers(struct kcp_report *rep)
 {
     static const char *const stages[] = { "08", "13", "16" };
@@ -65,12 +65,12 @@ static int covers(struct kcp_report *rep)
             lengths |= (c->T == 1025) | (c->T == 1023) << 1 | (c->T == 1) << 2;
         }
         for (int k = 0; k <= SATURATED; k++)
-            EXPECT(rep, of_regime[k] == all, "%s, %s: forms %x", s->name,
-                   regime_name[k], of_regime[k]);
+            EXPECT(rep, of_regime[k] == all, "%s, regime %s: only forms %x (bits)",
+                   s->name, regime_name[k], of_regime[k]);
         for (int R = 1; R <= 8; R += R < 5 ? 1 : 3)
-            EXPECT(rep, of_ranks[R] == all, "%s, R = %d: forms %x", s->name, R,
-                   of_ranks[R]);
-        EXPECT(rep, lengths == 7, "%s: lengths 1, 1023, 1025: %x", s->name, lengths);
+            EXPECT(rep, of_ranks[R] == all, "%s, R = %d: only forms %x (bits)", s->name,
+                   R, of_ranks[R]);
+        EXPECT(rep, lengths == 7, "%s: length 1, 1023 or 1025 is missing", s->name);
         free(list);
     }
     return KCP_OK;
@@ -135,17 +135,18 @@ static int crosses(struct kcp_report *rep)
         }
         for (int m = 0; m < 5; m++)
             for (int at = 0; at < (wide ? 4 : KCP_FORMS) && is_model(s, m); at++)
-                EXPECT(rep, alive[m][at], "%s, %s, %s %d: in no case is "
-                       "a state alive on the last rank", s->name, model_name[m],
+                EXPECT(rep, alive[m][at], "%s, %s, %s %d: no case has a state that "
+                       "reaches the last rank", s->name, model_name[m],
                        wide ? "size" : "form", at);
-        EXPECT(rep, kept || wide || !is(s, "13"), "no live state tests reuse_M");
+        EXPECT(rep, kept || wide || !is(s, "13"), "no case with reuse_M has a state "
+               "that reaches the last rank");
         free(list);
     }
     return KCP_OK;
 }
 KCP_CHECK(check_00_crosses) = { "00_judge", "crosses",
-    "in all forms and models a case has a state that survives four ranks, and for all "
-    "tensor core sizes three ranks of several chunks", crosses };
+    "each form and model has a case whose state reaches the fourth rank, and each "
+    "tensor-core size a case whose state reaches the third rank", crosses };
 
 /* ---- each path has a case, on the type of GPU in bench/results */
 static int reaches(const struct kcp_path *p, const struct listed *l, int n, int again)
@@ -175,17 +176,17 @@ static int reached(struct kcp_report *rep)
                    "path %s: its first case has K=%d V=%d C=%d, expected 16 or more",
                    p->name, k.call.K, k.call.V, k.call.C);
         EXPECT(rep, reaches(p, l, l->n, 0), "path %s: no case reaches it", p->name);
-        EXPECT(rep, host || reaches(p, l, l->n, 1), "path %s: no case with 'again'",
-               p->name);
+        EXPECT(rep, host || reaches(p, l, l->n, 1), "path %s: none of its cases is "
+               "repeated", p->name);
         while (few < l->n && l->cases[few].id < 3000) few++;
         drawn += !reaches(p, l, few, 0);
     }
-    EXPECT(rep, drawn > 0, "drawn cases reach every path, so cases made for a path are "
+    EXPECT(rep, drawn > 0, "other cases reach every path, so cases made for a path are "
            "not tested");
     return KCP_OK;
 }
 KCP_CHECK(check_00_reached) = { "00_judge", "reached",
-    "on the GPU of bench/results every path has a case that reaches it", reached };
+    "every path has a case that reaches it on the GPU of bench/results", reached };
 
 static int enough(struct kcp_report *rep)
 {
@@ -197,13 +198,13 @@ static int enough(struct kcp_report *rep)
             mutants += is_mutant(v[j]);
             twins += !strncmp(v[j]->name, "twin", 4);
         }
-        EXPECT(rep, mutants >= 5 && twins >= 1, "%s: %d mutants, %d twins",
-               kcp_stages[i].name, mutants, twins);
+        EXPECT(rep, mutants >= 5 && twins >= 1, "%s: found %d mutants and %d twins, "
+               "expected at least 5 and 1", kcp_stages[i].name, mutants, twins);
     }
     return KCP_OK;
 }
 KCP_CHECK(check_00_enough) = { "00_judge", "enough",
-    "every stage has at least five mutants, and a twin, which has no mistake", enough };
+    "every stage has at least five mutants, and a twin without a mistake", enough };
 
 /* ---- words such as "alike" change the inputs of each stage that reads them */
 /* Returns a hash of the inputs, or 0 if the stage rejects a word. */
@@ -242,9 +243,8 @@ static int unlike(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_00_unlike) = { "00_judge", "unlike",
-    "words 'alike', 'null', 'plain', 'big' and 'exact' of a case change its inputs or "
-    "are rejected",
-    unlike };
+    "each of the words 'alike', 'null', 'plain', 'big' and 'exact' changes a case's "
+    "inputs or is rejected", unlike };
 
 /* ---- share of a state left after six tokens. Each key is the first unit vector, so
  * beta = 1 removes one of the state's three rows */
@@ -274,15 +274,15 @@ static int alive_by_hand(struct kcp_report *rep)
 {
     const double all = alive_with(0, 0), half = alive_with(log(0.5), 0),
                  two = alive_with(0, 1);
-    EXPECT(rep, fabs(all - 1) < 1e-12, "without decay, share %g is left", all);
-    EXPECT(rep, fabs(half - pow(0.5, 6)) < 1e-12, "after six decays by 0.5, share %g "
-           "is left", half);
-    EXPECT(rep, fabs(two - sqrt(2.0 / 3)) < 1e-12, "with one of 3 rows erased, share "
-           "%g is left", two);
+    EXPECT(rep, fabs(all - 1) < 1e-12, "no decay: found share %g, expected 1", all);
+    EXPECT(rep, fabs(half - pow(0.5, 6)) < 1e-12, "six decays by 0.5: found share %g, "
+           "expected 1/64", half);
+    EXPECT(rep, fabs(two - sqrt(2.0 / 3)) < 1e-12, "one of three rows erased: found "
+           "share %g, expected sqrt(2/3)", two);
     return KCP_OK;
 }
 KCP_CHECK(check_00_alive_by_hand) = { "00_judge", "alive_by_hand",
-    "in known cases the computed share of a state that is left is right",
+    "in three known cases the computed share of the state that is left is right",
     alive_by_hand };
 
 /* ---- relative change of expected outputs when inputs are rounded once more */
@@ -326,5 +326,5 @@ static int conditioned(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_00_conditioned) = { "00_judge", "conditioned",
-    "if inputs are rounded once more, w changes more with alike keys than with "
-    "independent keys, and one draw gives less than 0.6 of the change", conditioned };
+    "one more rounding of the inputs changes w more with alike keys than with "
+    "independent keys, and a single draw shows under 0.6 of the change", conditioned };

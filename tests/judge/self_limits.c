@@ -23,7 +23,7 @@ static const double *moved(const char *field, int draws)
 /* A slice of field `field`. All expected numbers are `want`. Computed numbers are
  * `want` + `off` in the first `rows` rows (only in row 10 if `rows` is -1), and `want`
  * in other rows. The whole tensor contains only `all`. One more rounding changes each
- * number by `moves`, except row 10 by `row_moves` if `rows` is -1. */
+ * number by `moves`, but row 10 by `row_moves` if `rows` is -1. */
 struct made {
     const char *what, *stage, *field;
     int tokens, of, width, rows;
@@ -84,7 +84,7 @@ static int limits(struct kcp_report *rep)
     const double dv = tolerance_of(TOLERANCE_GRADIENTS, KCP_BF16);
     const double dg = tolerance_of(TOLERANCE_GATES, KCP_BF16);
     const struct made x[] = {
-        /* rows that test the sizes by which errors are divided */
+        /* slices that test the sizes by which errors are divided */
         { "o = 0: 1e-6 of v", OF("08", "o", 0, 1e-12, 1e-12 / 2e-6), 0 },
         { "rms of o", OF("08", "o", 4, 1e-4, 1e-4 / 4), o32 },
         { "dA_log: sum of |terms|", OF("13", "dA_log", 1e-9, 1e-5, 1e-5 / 5), 0 },
@@ -99,7 +99,7 @@ static int limits(struct kcp_report *rep)
         { "short batch: 1e-2 of v", FEW("08", "o", 10, 10, 1e-9, 5e-3), 0 },
         { "one number per token", FEW("13", "dbeta_raw", 10, 10, 3, 1e-4 / 3), 0 },
         { "64 tokens: own rms", FEW("08", "o", 64, 70, 4, 1e-4 / 2e-6), 0 },
-        /* limits of few numbers, and of numbers that one more rounding changes */
+        /* slices of few numbers, and slices that one more rounding changes */
         { "twelve numbers", LIMIT("o", 3, 4, KCP_BF16, 1.05 * o, 0, 1, few * o) },
         { "not tested", LIMIT("o", 3, 4, KCP_BF16, 1.05 * o, 0, 0, few * o) },
         { "sixty-four", LIMIT("o", 4, 16, KCP_BF16, 1.05 * o, 0, 1, o) },
@@ -118,7 +118,7 @@ static int limits(struct kcp_report *rep)
         { "one token", LIMIT("o", 1, 16, KCP_BF16, 4.2 * o, 17 * o, 1, 16 * o) },
         { "two tokens", LIMIT("o", 2, 16, KCP_BF16, 4.2 * o, 17 * o, 1, 8 * o) },
         { "larger error", LIMIT("o", 1, 16, KCP_BF16, 32 * o, 17 * o, 1, o) },
-        /* rows in which one token of 64 is wrong */
+        /* slices in which only one token of 64 is wrong */
         { "3 times o's", TOKEN("08", "o", 3.2 * o, 0, 0, 0, 1, 3 * o) },
         { "below 3 times", TOKEN("08", "o", 2.8 * o, 0, 0, 0, 1, 0) },
         { "3 times dv's", TOKEN("13", "dv", 3.1 * dv, 0, 0, 0, 1, 3 * dv) },
@@ -137,16 +137,16 @@ static int limits(struct kcp_report *rep)
         const struct worst w = judge_made(&x[i]);
         const double tol = x[i].rows < 0 && w.err <= w.tol ? 0 : w.tol;
         const int same = x[i].err == w.err || fabs(w.err - x[i].err) <= 1e-9 * x[i].err;
-        EXPECT(rep, x[i].err <= 0 || same, "%s, %s: error %g, not %g", x[i].what,
-               x[i].field, w.err, x[i].err);
+        EXPECT(rep, x[i].err <= 0 || same, "%s, %s: error %g, expected %g",
+               x[i].what, x[i].field, w.err, x[i].err);
         EXPECT(rep, (x[i].tol <= 0 && x[i].rows >= 0) || fabs(tol - x[i].tol) < 1e-9,
-               "%s, %s: limit %g, not %g", x[i].what, x[i].field, tol, x[i].tol);
+               "%s, %s: limit %g, expected %g", x[i].what, x[i].field, tol, x[i].tol);
     }
     const struct made nan = { "NaN", OF("13", "dv", 1, NAN, 0), 0 };
     const struct made none = { "right", OF("08", "o", 0, 0, 0), 0 };
     EXPECT(rep, judge_made(&nan).nan && !judge_made(&none).nan &&
            judge_made(&none).err == 0,
-           "a NaN is not found, or a correct slice of zeros has an error");
+           "a NaN is not detected, or a correct slice of zeros has an error");
     return KCP_OK;
 }
 KCP_CHECK(check_00_limits) = { "00_judge", "limits",
@@ -168,16 +168,16 @@ static int promises(struct kcp_report *rep)
                                        row[i].shapes, NULL, NULL };
         struct verdict t = row[i].of;
         apply_record(&v, 0, &t);
-        EXPECT(rep, t.outcome == row[i].is, "row %zu: %s", i, outcome_name[t.outcome]);
+        EXPECT(rep, t.outcome == row[i].is, "'%s': found verdict %s, expected %s",
+               row[i].shapes, outcome_name[t.outcome], outcome_name[row[i].is]);
     }
     return KCP_OK;
 }
 KCP_CHECK(check_00_promises) = { "00_judge", "promises",
-    "an n/a is a failure if the variant's record excludes it, or if a built-in variant "
-    "returns it in only one pass",
-    promises };
+    "n/a is a failure if the variant's record promises a result, or if a built-in "
+    "variant returns n/a in only one pass", promises };
 
-/* ---- a NaN of all ones must survive storing */
+/* ---- a NaN whose bits are all 1 must not change when it is stored */
 static int stored(struct kcp_report *rep)
 {
     double x[3] = { 0.5, -2, NAN }, y[3];
@@ -186,9 +186,9 @@ static int stored(struct kcp_report *rep)
     for (size_t width = 2; width <= 8; width *= 2) {
         encode(bytes, x, 3, width);
         decode(y, bytes, 3, width);
-        EXPECT(rep, !memcmp(x, y, sizeof x), "%zu bytes: numbers or NaN change", width);
+        EXPECT(rep, !memcmp(x, y, sizeof x), "in %zu bytes a number changes", width);
     }
     return KCP_OK;
 }
 KCP_CHECK(check_00_stored) = { "00_judge", "stored",
-    "the NaN of unwritten memory stays NaN in every storage type", stored };
+    "the NaN of unwritten memory stays the same in every storage type", stored };

@@ -86,8 +86,8 @@ static int far(struct kcp_report *rep)
 }
 
 KCP_CHECK(check_00_plants) = { "00_judge", "plants",
-    "each planted mistake (in values, bounds, workspaces, messages or earlier calls) "
-    "gets the verdict expected for it", on_host };
+    "each plant (a variant with one mistake in values, bounds, workspaces or messages) "
+    "gets the expected verdict", on_host };
 KCP_CHECK(check_00_plants_far) = { "00_judge", "plants_far",
-    "each planted mistake gets the same verdict if a rank's arrays are in one "
+    "each plant gets the expected verdict if all arrays of a rank are in one "
     "allocation, as on a GPU", far };

@@ -3,8 +3,8 @@
  * Book: chapter 07.  Checked by: every case of stages 08, 13, 15 and 16.
  * Next: ../07_merge/checks.c, which compares the formulas with a count per token.
  *
- * Backward of stages 15 and 16 runs the exchange of forward again. The exchange gathers
- * sums of parameters and rows of repeated outputs, one row per segment. */
+ * Backward of stages 15 and 16 runs the exchange of forward again. Ranks also gather
+ * gradients of parameters and repeated outputs, one row per segment. */
 #include "trial.h"
 
 #include <string.h>
@@ -70,8 +70,9 @@ int traffic_is_right(const struct trial *t, char *why, size_t n)
         const struct kcp_traffic sum = formula_of(t->stage, s), *is = &s->traffic;
         if (is->bytes == sum.bytes && is->messages == sum.messages) continue;
         snprintf(why, n, "rank %d sent %lld bytes in %lld messages, expected %lld "
-                 "bytes in %lld", r, (long long)is->bytes, (long long)is->messages,
-                 (long long)sum.bytes, (long long)sum.messages);
+                 "bytes in %lld messages", r, (long long)is->bytes,
+                 (long long)is->messages, (long long)sum.bytes,
+                 (long long)sum.messages);
         return 0;
     }
     return 1;

@@ -99,7 +99,7 @@ int (*trial_forward)(struct kcp_forward *) = ref_forward;
 
 /* Runs a forward before backward v: the forward that writes the block format of v (see
  * paths.c), or the reference. The reference also runs before mutants and twins, because
- * their forwards write no block. The forward's o and ht are outputs of the trial. */
+ * their forwards save no block. The forward's o and ht are outputs of the trial. */
 static int run_forward(struct rank_args *s, const struct kcp_variant *v)
 {
     const struct kcp_stage *back = stage_find("13_backward");
@@ -167,7 +167,7 @@ static int rank_body(struct kcp_comm *comm, void *arg)
     if (!status) status = t->variant->run(s->args);
     const char *ungrouped = comm ? groups_end(comm) : NULL;
     if (ungrouped) snprintf(s->why, sizeof s->why, "%s", ungrouped);
-    /* With NCCL, aborted streams end too, so the barrier checks for failures. */
+    /* With NCCL, an aborted stream ends too, so only the barrier detects a failure. */
     if (comm && !status && ranks_apart()) {
         s->traffic = comm->traffic;
         status = comm->barrier(comm, NULL);

@@ -108,7 +108,7 @@ const struct kcp_stage *stage_of_field(const struct kcp_stage *s,
 /* Returns "forward's " if f is an output of the forward before 13, else "". */
 const char *forward_prefix(const struct kcp_field *f);
 enum { BEHIND_ARGS = 64 };                    /* bytes for the forward's pointers */
-/* The forward that runs before 13 if no variant's forward takes the case: the
+/* The forward that runs before 13 if no variant's forward supports the case: the
  * reference, unless self_trials.c sets another function. */
 extern int (*trial_forward)(struct kcp_forward *);
 

@@ -50,8 +50,8 @@ static void draw_map(const struct trial *t, const char *field, double tol, char 
             if (strcmp(o->field->name, field) || !o->want || o->field->shape[0] != 'T')
                 continue;
             if (p == map)
-                p += snprintf(p, (size_t)(end - p), "        per chunk: . is correct, "
-                              "a digit is the powers of ten above tolerance\n");
+                p += snprintf(p, (size_t)(end - p), "        per chunk: . is within "
+                              "the limit, n is over 10^(n-1) limits, N is NaN\n");
             p += snprintf(p, (size_t)(end - p),
                           t->stage->ranks ? "    rank %d  " : "    chunks  ", r);
             p = map_chunks(o, s->call.C, tol, p, end);
@@ -157,7 +157,7 @@ static int is_first(const struct trial *t, const struct kcase *k)
 
 /* Returns how often to repeat a case. In each pass, the first case that a variant
  * supports is repeated fifty times. A case with large states (only with --case) is
- * repeated only four times, because the references in double would take a minute. The
+ * repeated only four times, because fifty runs of a reference would take a minute. The
  * first three cases of each list, and one case of each path, are repeated once.
  * Repeating detects errors that are rare or depend on the bytes in a workspace. */
 static int repeats_of(const struct trial *t, const struct kcase *k)

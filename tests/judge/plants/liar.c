@@ -43,7 +43,7 @@ static int take_memory(void)
     return KCP_OK;
 }
 
-/* Returns 1 in the fiftieth consecutive call with equal sizes, K and V at least 64. */
+/* Returns 1 in the fiftieth consecutive call with equal sizes. */
 static int is_fiftieth(const struct kcp_merge *a)
 {
     static int K, V, HV, calls;
