@@ -7,10 +7,10 @@
 #   make sanitize        STAGE=NN runs one stage. PATHS=1 in the environment runs only the
 #                        smallest case of each row of the table of paths, named variant@path.
 #
-# Cells of $OUT/sanitize.tsv, where 7 stands for any number:
+# Cells of $OUT/sanitize.tsv, where N is a number above 0:
 #   0, 0l     no fault, and the judge accepts the result; 0l: in the build for sanitizers
-#   7, 7+     7 faults; 7+: before the time limit ended the run
-#   7c        initcheck: 7 uninitialized bytes were copied, but no kernel read them
+#   N, N+     N faults; N+: before the time limit ended the run
+#   Nc        initcheck: N uninitialized bytes were copied, but no kernel read them
 #   wrong     no fault, but the judge rejects the result
 #   broken, slow, none     the tool failed, was too slow, or printed no number of faults
 #   -         not run

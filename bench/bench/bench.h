@@ -27,7 +27,7 @@ struct bench {                         /* the options, and the controls */
     int unsent;                        /* 1: also time the call without messages */
     const char *lengths;               /* lengths of the sequences, e.g. 4x8192,1024 */
     int64_t cu[LENGTHS_MOST + 1];      /* boundaries of the sequences */
-    double copy, product;              /* measured bytes/s of a copy, bf16 flop/s */
+    double copy, product;              /* measured rates: bytes/s, bf16 flop/s */
     double gather_us;                  /* time of an all_gather */
     size_t gather_bytes;               /* bytes per rank of this all_gather */
 };
@@ -77,7 +77,7 @@ const struct kcp_variant *runner_choice(const struct runner *x,
 /* Times the layer on all ranks, once for each form of the exchange. */
 int  runner_layers(struct runner *x);
 
-/* Printed instead of `chain` if the ranks exchange states through memory windows. */
+/* Name of form `chain` if the ranks exchange states through memory windows. */
 #define CHAIN_WINDOW "chain_window"
 
 enum { CONV_WIDTH = 4 };               /* taps of the models' convolutions */

@@ -19,7 +19,7 @@ static const struct option_row rows[] = {
 };
 #undef KCP_OPTION
 
-/* Columns of --help: an option's value (NULL: prints its possible words) and text. */
+/* An option's value and text in --help. If the value is NULL, prints the words. */
 #define KCP_OPTION(type, field, name, value, kind, expects, low, high, help)          \
     { value, help },
 static const struct option_text texts[] = {
@@ -49,12 +49,12 @@ static const char files[] =
 "  x0_q x0_k x0_v         [N,W-1,D] with --conv: the W-1 rows before each sequence\n"
 "  dxt_q dxt_k dxt_v      [N,W-1,D] with --conv: gradients of xt; x0, dxt: optional\n"
 "written to --out, float64\n"
-"  o [T,HV,V]   ht (in the shape of h0)\n"
-"  dq dk dv dg dbeta dh0  with do, in the shapes of q k v g beta h0\n"
-"  dA_log ddt_bias        with do and A_log, dt_bias; summed over the ranks\n"
-"  xt_q xt_k xt_v         with --conv: the last W-1 rows, i.e. x0 for the next call\n"
-"  dw_q dw_k dw_v         with do and --conv; summed over the ranks\n"
-"  dx0_q dx0_k dx0_v      with do and x0_q, x0_k, x0_v\n";
+"  o [T,HV,V]   ht [N,HV,K,V] (like h0)\n"
+"  dq dk dv dg dbeta dh0  if do exists, in the shapes of q k v g beta h0\n"
+"  dA_log ddt_bias        if do, A_log and dt_bias exist; summed over the ranks\n"
+"  xt_q xt_k xt_v         with --conv: the last W-1 rows, to be x0 of the next call\n"
+"  dw_q dw_k dw_v         if do exists, with --conv; summed over the ranks\n"
+"  dx0_q dx0_k dx0_v      if do, x0_q, x0_k and x0_v exist\n";
 
 int run_error(struct run *x, int code, const char *what, const char *format, ...)
 {

@@ -67,7 +67,7 @@ struct run {
 int run_error(struct run *x, int code, const char *what, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
-/* An int function below with a struct run * returns 0, or -1 after run_error. */
+/* If not stated otherwise, an int function returns 0, or -1 after run_error. */
 
 /* options.c. run_options returns 1 if it printed the help or the version. */
 int  run_options(struct run *x, int argc, char **argv);

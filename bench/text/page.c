@@ -52,7 +52,7 @@ static void numbers(FILE *o, const struct finding *f)
     fputs("</pre>\n", o);
     if (!f->steps)
         fputs("<p><code>make run STEPS=20</code> "
-              "trains embedding and projections, on these ranks and on one.</p>\n", o);
+              "also trains the embedding and the projections.</p>\n", o);
     free(text);
 }
 

@@ -111,9 +111,9 @@ static void print_stages(FILE *o, const struct finding *f)
             "  state alive: |M|_F / sqrt(K) of a rank's first segment, RMS over heads\n"
             "  This share of the initial state remains at the end of the segment.\n");
     if (f->far_seq >= 0)
-        fprintf(o, "  %.2f %% of the state at the first cut of %s "
-                "remains at the end of this sequence, on rank %d.\n", 100 * f->far,
-                name_of(f->text, f->far_seq), f->far_rank);
+        fprintf(o, "  %s keeps %.2f %% of its state from its first cut to its end "
+                "(on rank %d).\n",
+                name_of(f->text, f->far_seq), 100 * f->far, f->far_rank);
 }
 
 static void print_forms(FILE *o, const struct finding *f)
@@ -185,7 +185,7 @@ void close_line(const struct finding *f, char *buf, size_t n)
                  "and with the token recurrence to %.1e (limit %.0e)%s.", f->R, s, one,
                  f->worst_step, f->limit, alive);
     else
-        snprintf(buf, n, "FAIL: forward and backward over %d rank%s differ "
+        snprintf(buf, n, "FAIL: %d rank%s differ "
                  "from one rank by %.1e in the worst form "
                  "and from the token recurrence by %.1e (limit %.0e)"
                  "%s%s.", f->R, s, one, f->worst_step, f->limit,
