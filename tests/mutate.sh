@@ -10,8 +10,8 @@
 #
 # A mutant changes one operator or number of one line. A mutant counts if it changes an
 # output by more than ten limits (kcp-check --keep, --against). Outputs are computed for
-# fifty cases of the file's stage and ten of each other stage that may use the file, with
-# seeds that no list uses. Then at least one list of cases, which passes without the
+# fifty cases of the file's stage, and for ten cases of each other stage that may use the
+# file. No list has these cases. Then at least one list of cases, which passes without the
 # mistake, must fail or not end. Lists of the file's stage run first.
 set -u
 export LC_ALL=C

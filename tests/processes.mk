@@ -1,6 +1,6 @@
 # processes.mk -- programs for the scripts of tests/cli/; thread sanitizer; mutation tests.
 
-# kcp-wrong-calls: ranks make different calls; MPI messages have at most 1,000 bytes.
+# kcp-wrong-calls makes calls that do not match, with MPI messages of at most 1,000 bytes.
 $B/pieces/mpi.o: comm/backend/mpi.c $(flags_at) $(mpi_at)
 	@mkdir -p $(@D)
 	@$(CC) $(CFLAGS) $(mpi_flags) -DKCP_MPI_PIECE=1000 -MMD -MP -c $< -o $@
@@ -30,7 +30,7 @@ sanitize-threads-quick:
 	@$(tsan_make) build/tsan/kcp-check
 	@$(tsan) build/tsan/kcp-check --exchange 60 --ranks 4
 
-# Makes N random mistakes in FILES, one by one. The judge must reject each.
+# Makes N random mistakes in FILES, one by one. The judge must reject each mistake.
 N ?= 20
 .PHONY: mutate
 mutate: $B/kcp-check

@@ -120,7 +120,8 @@ void fore_state(const struct fore *x, int out, int n, int head, double *S_, int 
         }
 }
 
-/* Computes the map of the last sequence's segments on this rank, from [h0 or 0 | I]. */
+/* Computes the map of this rank's segments of its last sequence, applied to [S0 | I].
+ * S0 is h0 if the sequence starts on this rank, else 0. */
 void fore_describe(const struct fore *x, double *map, double *row)
 {
     const struct kcp_forward *a = x->a;

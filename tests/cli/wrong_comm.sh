@@ -2,9 +2,8 @@
 # wrong_comm.sh -- checks that the judge rejects layers with wrong communication.
 #
 # Book: CONTRIBUTING.md, "How the judge works".  Checked by: HONEST, which passes.
-# Usage: wrong_comm.sh BUILD. Ranks are threads. NCCL=2 selects ranks on two GPUs. NCCL=2
-# SHARED=1 selects one GPU. STAGES= and FORMS= select stages and forms. Next:
-# ../share_gpu.sh.
+# Usage: wrong_comm.sh BUILD. Ranks are threads, or are on two GPUs (NCCL=2) or one GPU
+# (NCCL=2 SHARED=1). STAGES= and FORMS= select stages and forms. Next: ../share_gpu.sh.
 B=$(cd "${1:-build}" && pwd) || exit 1
 top=$PWD failed=0 seen=0
 W=$(mktemp -d) || exit 1
