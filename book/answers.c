@@ -163,7 +163,7 @@ static void backward_bytes(void)
         3 * (B() + BM()) / 1048576);
     say("13.reuse", "%.0f", (ranks - 1.0) * sizeof half / 1048576, 3 * B() / 1048576);
     say("13.params", "%.0f", (ranks - 1.0) * sizeof partial, 3 * 4 * 32 * 129);
-    double whole = 0, parts = 0;    /* averages of gradients (1) and of parts (1/4) */
+    double whole = 0, parts = 0;  /* averages if ranks have the sum 1, or parts 1/4 */
     for (int p = 0; p < ranks * replicas; p++) {
         whole += 1.0 / (ranks * replicas);
         parts += 1.0 / ranks / (ranks * replicas);
@@ -294,7 +294,8 @@ static void split(void)
     }
     say("18.heads", "%.0f", last + 1, 132 / 2);
     printf("@answer/18.likely %d\n", likely);
-    /* The forward in one kernel: computes times of one and two waves, and registers. */
+    /* Computes for the forward in one kernel the times of one and two waves of
+     * blocks. */
     double us = 0;
     for (int step = 0; step < 8192 / 32; step++)
         us += 1.75;
@@ -319,7 +320,7 @@ static void clusters(void)
     int R = 2;
     while (R < 64 && chain(between, R, 1) < gather(between, R))
         R++;
-    struct wire w = { between.a, 1 };   /* finds w.bw for equal times of both forms */
+    struct wire w = { between.a, 1 };   /* finds w.bw at which both take equal time */
     double high = 1e9;
     while (high - w.bw > 1e-4) {
         const struct wire middle = { w.a, (w.bw + high) / 2 };

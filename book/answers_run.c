@@ -269,9 +269,9 @@ static void silent(void)
     step_run(a);
     for (int i = 0; i < K; i++)
         if (dk[1][i] != 0 || dv[1][i] != 0)
-            fail("10: dk or dv of the token with beta 0 is not 0");
+            fail("10: the token with beta = 0 has a nonzero dk or dv");
     if (dbeta[1] == 0 || dq[1][0] == 0 || dg[1][0] == 0)
-        fail("10: dbeta, dq or dg of the token with beta 0 is 0");
+        fail("10: the token with beta = 0 has a dbeta, dq or dg of 0");
 }
 
 /* Chapter 14: finds the rank that owns each halo row, for windows of 4 tokens. */

@@ -405,7 +405,7 @@ local function kernels(div)
   return pandoc.Div(blocks)
 end
 
--- Adds to an erratum links to the mutants whose `why` has its number.
+-- Adds links to an erratum, one to each mutant whose `why` has the erratum's number.
 local errata_of
 local function erratum(div)
   if not errata_of then

@@ -62,7 +62,7 @@ static const struct { const char *name; enum kcp_save save; } modes[] = {
     { "light", KCP_SAVE_LIGHT }, { "recompute", KCP_RECOMPUTE },
     { "save all", KCP_SAVE_ALL } };
 
-/* Returns a saved block's bytes per token and head; its arrays are bf16 or float. */
+/* Returns bytes per token and head of a saved block whose arrays are bf16 or float. */
 static double bytes_kept(struct kcp_call c, int64_t tokens, int format)
 {
     const int64_t cu_seqlens[] = { 0, tokens };

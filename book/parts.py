@@ -35,9 +35,9 @@ ROWS = [Row(cells, file) for cells, file in RECORDS
 
 
 def newest(case, stage="08_forward", form=None, groups=1, file=None):
-    """Returns the fastest row for this case, stage, form (None: any form) and number
-    `groups` of head groups. The row is from `file`, or if `file` is None, from the
-    newest table that has the case."""
+    """Returns the fastest row for this case, stage and form (None: any form), with the
+    heads in `groups` groups. The row is from `file`. If `file` is None, the row is from
+    the newest table that has the case."""
     rows = [r for r in ROWS if r.key == (case, stage) and form in (None, r.form)
             and r.head_parts == groups and file in (None, r.file)]
     if not rows:
@@ -108,7 +108,7 @@ def replays():
 
 
 def chosen():
-    """Compares all-gather with chain, one with two groups of heads, and three cuts."""
+    """Compares all-gather with chain, one group of heads with two, and three cuts."""
     for name, case in (("long2", "kda_2x1_t131072_bare"),
                        ("long4", "kda_4x1_t131072_bare")):
         gather, chain = (newest(case, form=f).us for f in ("all_gather", "chain"))
@@ -145,7 +145,7 @@ def maps():
 
 
 def unsent():
-    """Prints times with and without messages: hiding messages cannot gain more."""
+    """Prints times with and without messages. Hiding messages cannot save more."""
     print("== 20-unsent\nKDA forward on 4 GPUs, 32 heads, nothing kept, called "
           "alternately with and\nwithout messages; microseconds\n")
     print("GPUs     T per rank   form             with   without       maximum gain")
@@ -202,8 +202,8 @@ def ladder():
             show(v + column, "%.0f", counted(rung, column) / chunks)
         # Cycles per chunk: "clocks" of the whole kernel, "active" with a block on the
         # SM, "tensor" with busy tensor cores. Each of the four schedulers issues in
-        # `issue` percent, and the tensor cores are busy in `tensor` percent, of the
-        # active cycles.
+        # `issue` percent of the active cycles. The tensor cores are busy in `tensor`
+        # percent of the active cycles.
         active = counted(rung, "instructions") / chunks / 4 / counted(rung, "issue") * 100
         show(v + "clocks", "%.0f", counted(rung, "cycles") / 128)
         show(v + "active", "%.0f", active)

@@ -9,8 +9,8 @@
 #
 # The first line of a record names its columns. Column `kind` says what a row records.
 # If a case was recorded several times, the latest row in the best state is used. The
-# states, best first: the present kernels were measured; it is unknown whether they
-# were; other kernels were measured. --readme needs built kernels.
+# states are, best first: measured with the present kernels, unknown, measured with
+# other kernels. --readme needs built kernels.
 import glob
 import itertools
 import math
@@ -418,8 +418,8 @@ def bound_table(d):
 
 def roofline(d):
     """Writes the memory and tensor rates, then the highest TFLOP/s of every variant.
-    Whole passes are included only for KDA, 8192 tokens and 96 heads. Except *_stages,
-    they are included only on the H200, whose memory rate bounds them."""
+    Whole passes must be of KDA with 8192 tokens and 96 heads. Unless their variant is
+    *_stages, they must be from the H200, whose memory rate bounds them."""
     p, at = Page("roofline.tsv"), {}
     for r in d.rows:
         case = r.model, r.T, r.HV, r["lengths"]
@@ -439,7 +439,7 @@ def roofline(d):
 
 
 def token_curves(d):
-    """Writes times for chapter 18's figure: cases T<tokens>_<model>, newest record."""
+    """Writes the newest record's times of cases T<tokens>_<model>, for chapter 18."""
     p = Page("tokens.tsv")
     rows = [r for r in d.of("time") if re.match("T%d_" % r.T, r["case"]) and r["save"]]
     for r in sorted(rows, key=lambda r: r.T):

@@ -620,8 +620,8 @@ def schedules():
 
 @figure(720, 400)
 def tokens():
-    """tokens.tsv has model, heads, stage, saved block, tokens and ms. Its rows are in
-    order of tokens."""
+    """tokens.tsv has model, heads, stage, saved block, tokens and ms. Its rows are
+    sorted by the number of tokens."""
     curves = (("13_backward", "recompute", "backward", "b"),
               ("08_forward", "recompute", "forward, data saved", "a"),
               ("08_forward", "none", "forward, nothing saved", "c"))

@@ -682,8 +682,8 @@ def compress():
 
 
 K, V, C, T = 128, 128, 64, 8192            # KDA with H = HV
-# Pieces of a saved block: name, bytes per token and head. The last tuple has the number
-# of pieces, from the first, that each mode keeps: light, recompute and save-all.
+# Pieces of a saved block: name, bytes per token and head. The last tuple says how many
+# of the first pieces each mode keeps: light, recompute and save-all.
 FACTORS = (("", 4 * K * V / T), ("", 12), ("Aqk", 2 * C), ("A", 2 * C), ("q", 2 * K),
            ("k", 2 * K), ("G", 4 * K), ("w", 2 * K), ("qg", 2 * K), ("kg", 2 * K),
            ("u", 2 * V), ("v_new", 2 * V), ("h", 2 * K * V / C)), (4, 6, 13)

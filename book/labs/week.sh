@@ -1,5 +1,5 @@
 #!/bin/sh
-# week.sh -- writes or grades the steps of one of the eight labs, and prints the sum.
+# week.sh -- writes or grades the steps of one of eight labs; prints the sum of points.
 #
 # Book: labs/README.md.  Usage: make lab LAB=1, make grade LAB=1.  Next: lab.sh, grade.sh.
 # The exit status is 0 if no step loses a point. A step without a file loses all points.

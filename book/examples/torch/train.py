@@ -99,7 +99,7 @@ def main(kind, description):
     p = Parser(description=description.splitlines()[0])
     p.add_argument("--text", nargs="+", required=True, help="files to learn")
     p.add_argument("--steps", type=int, default=8)
-    p.add_argument("--cp", type=int, default=0, help="ranks a sequence; 0: all")
+    p.add_argument("--cp", type=int, default=0, help="ranks per sequence; 0: all")
     p.add_argument("--lengths", type=int, nargs="+", default=[61, 130, 17, 48],
                    help="bytes of the sequences of a batch")
     p.add_argument("--device", choices=("cpu", "cuda"), default="cpu")

@@ -246,9 +246,10 @@ def release(group: Optional["dist.ProcessGroup"] = None) -> None:
 
 @atexit.register
 def _leave():
-    """Releases gloo groups before Python ends. Otherwise a group's thread could free a
-    tensor's last reference after the interpreter has ended, which aborts the process.
-    NCCL's communicators are not freed, because freeing would wait for the GPU."""
+    """Releases gloo groups before Python ends. Otherwise a group's thread could free
+    the last reference to a tensor after the interpreter has ended, and abort the
+    process. NCCL's communicators are not freed, because freeing would wait for the
+    GPU."""
     _forget(lambda of, device: device == "cpu")
     gc.collect()                          # HostComm and its callbacks form a cycle
 
