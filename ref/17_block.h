@@ -21,9 +21,9 @@ void block_launch(void kernel(const struct kcp_ladder *a, int s, int n, int v),
 
 /* Runs a kernel in which each group of lanes computes `columns` columns of one head's
  * state. m points to the group's data, which has `bytes` bytes. The function `chunks`
- * computes all chunks of segment s. S [columns,wide] has the columns of the state from
- * v0 on, one per row. `wide` is K rounded up to a multiple of 16, and elements past K
- * or V are 0. Returns KCP_NA if K > 256 or C > 64. */
+ * computes all chunks of segment s. Row j of S [columns,wide] is column v0 + j of the
+ * state. `wide` is K rounded up to a multiple of 16, and elements past K or V are 0.
+ * Returns KCP_NA if K > 256 or C > 64. */
 int block_columns(const struct kcp_ladder *a, int columns, size_t bytes,
                   void chunks(const struct kcp_ladder *a, void *m, double *S, int wide,
                               int s, int n, int v0));

@@ -4,8 +4,8 @@
  * Checked by: tests/judge/self_cases.c.
  * Next: tests/judge/inputs.c, which draws the inputs of cases.
  *
- * The generator is splitmix64, a hashed counter. A seed gives the same numbers on every
- * machine, except for the last bits of log and cos. */
+ * The generator is splitmix64, which hashes a counter. A seed gives the same numbers on
+ * every machine, except for the last bits of log and cos. */
 #ifndef KCP_BASE_RANDOM_H
 #define KCP_BASE_RANDOM_H
 
