@@ -9,8 +9,8 @@
 #   python3 bench/records.py add $OUT NAME COMMIT      afterwards: rows of bench/results
 #
 # The script ends after LIMIT (470) seconds. ALL=1 also times the slow first variants. CASES
-# selects from the cases below; case gdn_4x8192 is GDN on packed sequences with --lengths
-# 4x8192. Other systems are in folder .peers/ (peers/fetch.sh); a missing system is skipped.
+# selects cases by name; the first eight are the rows of README.md's table of one GPU. Other
+# systems are in folder .peers/ (peers/fetch.sh); a missing system is skipped.
 B=${1:-build} LIMIT=${LIMIT:-470}
 OUT=${OUT:-$B/bench}
 began=$(date +%s)
@@ -20,6 +20,26 @@ within() {           # seconds to leave, command...: runs the command in the tim
     t=$(($(left) - $1)); shift
     [ $t -gt 10 ] || { log "no time left for $2"; return 1; }
     timeout $t "$@"
+}
+cases() {            # prints each case's name and options of kcp-bench
+    layers="--stage 08,13" l=546,2185,1092,2731,1638
+    echo "a_live $layers -T 8192 -H 96
+        a_none $layers -T 8192 -H 96 --save none
+        b_live $layers -T 65536 -H 32
+        b_none $layers -T 65536 -H 32 --save none
+        gdn8192 $layers -T 8192 -H 16 --HV 32 --model gdn
+        gdn8192_none $layers -T 8192 -H 16 --HV 32 --model gdn --save none
+        gdn32768 $layers -T 32768 -H 16 --HV 32 --model gdn
+        gdn32768_none $layers -T 32768 -H 16 --HV 32 --model gdn --save none
+        a_strong $layers -T 8192 -H 96 --gate strong
+        a_less $layers -T 8191 -H 96
+        a_more $layers -T 8193 -H 96
+        a_gdn $layers -T 8192 -H 96 --model gdn
+        h8 $layers -T 65536 -H 8
+        gdn32 $layers -T 8192 -H 32 --model gdn
+        gdn64 $layers -T 32768 -H 16 --HV 64 --model gdn
+        packed $layers -H 64 --lengths $l,$l,$l,$l
+        dplr --stage 16 -T 8192 -H 64 -K 64 -V 64 --model dplr" | sed 's/^ *//'
 }
 gpus=$(nvidia-smi -L 2>/dev/null | wc -l)
 [ "$gpus" -ge 1 ] || { echo "gpu_bench.sh: no GPU found: nothing was run"; exit 1; }
@@ -60,25 +80,14 @@ grep -E '^ +(FAIL|MARGINAL|skip)' "$OUT/judge.txt"
 log "judged: $failed stages failed"
 
 # Times our kernels. Each case has a file, to which rows of other systems are then appended.
-l=546,2185,1092,2731,1638
-CASES=${CASES:-a_live a_strong a_less a_more a_gdn b_live h8 gdn32 gdn64 packed dplr}
+CASES=${CASES:-$(cases | cut -d' ' -f1 | tr '\n' ' ')}
 for c in $CASES; do
-    options="--newest --stage 08,13"
-    case $c in a_live) options=$([ -n "$ALL" ] || echo --newest) ;; esac
-    case $c in
-        a_less) size="-T 8191 -H 96" ;;     a_more) size="-T 8193 -H 96" ;;
-        a_*) size="-T 8192 -H 96" ;;        b_*) size="-T 65536 -H 32" ;;
-        h8) size="-T 65536 -H 8" ;;         packed) size="-H 64 --lengths $l,$l,$l,$l" ;;
-        gdn32) size="-T 8192 -H 32" ;;      gdn64) size="-T 32768 -H 16 --HV 64" ;;
-        gdn_[0-9]*) size="-H 16 --HV 32 --lengths ${c#gdn_}" ;;
-        dplr) size="-T 8192 -H 64 -K 64 -V 64 --model dplr" ;;
-        *) size="-T 8192 -H 96" ;;
-    esac
-    [ $c = dplr ] && options="--newest --stage 16"
-    options="$size $options"
-    case $c in *strong*) options="$options --gate strong" ;; esac
-    case $c in *gdn*) options="$options --model gdn" ;; esac
-    within 5 "$B/kcp-bench" --tsv "$OUT/$c.tsv" $options ||
+    options=$(cases | sed -n "s/^$c  *//p")
+    [ -n "$options" ] || { log "CASES: found '$c', expected a name of cases()"; exit 2; }
+    newest=--newest
+    if [ $c = a_live ] && [ -n "${ALL:-}" ]; then newest=; fi
+    # shellcheck disable=SC2086
+    within 5 "$B/kcp-bench" --tsv "$OUT/$c.tsv" $options $newest ||
         log "$c: not all of it was timed"
 done
 log "timed our kernels"
