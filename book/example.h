@@ -97,7 +97,6 @@ static inline struct kcp_step step_call(int t, int n)
         .dv = dv, .dg = dg, .dbeta = dbeta, .dh0 = dh0 };
 }
 
-/* Runs the recurrence, then its adjoint. */
 static inline void step_run(struct kcp_step a)
 {
     const int forward = ref_step(&a);

@@ -93,7 +93,6 @@ class Row:
         return self.cells.get(name) or ""
 
     def value(self, name):
-        """Returns the number in a column."""
         return number(self[name])
 
     def percent(self, name):
@@ -298,7 +297,6 @@ class Records:
 # ---- chapters 01 to 18: each stage on one GPU, and whole layers
 
 def recorded_in(rows):
-    """Names the cases of each run."""
     cases = {}
     for r in rows:
         cases.setdefault(r.run, []).append("`%s`" % r["case"])

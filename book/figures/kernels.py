@@ -109,7 +109,6 @@ def ladder_stages():
 @figure(720, 250)
 def ladder_thread():
     def matrix(x, y, h, name, size, column=True):
-        """Draws a matrix and marks one column or one row."""
         rect(x, y, 130, h, "fill:var(--code);stroke:var(--line)")
         if column:
             box(x + 130 * 0.6, y, 12, h, "b")

@@ -2,9 +2,10 @@
  *
  * Book: labs/STAFF.md.  Used by: make grade LAB=15_blelloch.  Next: warp.c.
  * One variant of stage 15 runs the whole program with the tree in each tile. Two others
- * run the tree on names instead of maps: one counts all products, one those in series.
- * A name denotes the map of consecutive tokens. A name may be composed only with the
- * name of the next tokens, and applied only to the state before its first token.
+ * run the tree on names instead of maps. One of the two counts all products, the other
+ * the products in series. A name denotes the map of consecutive tokens. A name may be
+ * composed only with the name of the next tokens, and applied only to the state before
+ * its first token.
  */
 #include "15_scan.h"
 #include "book/labs/frame.h"

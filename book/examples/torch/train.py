@@ -82,7 +82,6 @@ def batch_of(text, step, lengths):
 
 
 def bytes_of(p, files):
-    """Returns the concatenated bytes of all files."""
     try:
         return torch.tensor(list(b"".join(open(x, "rb").read() for x in files)))
     except OSError as e:

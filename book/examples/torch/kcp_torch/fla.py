@@ -57,7 +57,6 @@ PARAMETERS = {"kda": tuple(inspect.signature(chunk_kda).parameters),
 
 
 def _names(model, args, more):
-    """Returns a call's arguments by name."""
     return dict(zip(PARAMETERS[model], args), **more)
 
 

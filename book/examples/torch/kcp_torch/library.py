@@ -56,7 +56,6 @@ lib.kcp_notices(_notice)
 
 @functools.lru_cache(None)
 def size(struct):
-    """Returns the size of a struct in bytes."""
     n = lib.kcp_struct_size(struct.encode())
     if not n:
         raise ImportError(f"libkcp.so: found no struct {struct}")
@@ -65,7 +64,6 @@ def size(struct):
 
 @functools.lru_cache(None)
 def member(struct, name):
-    """Returns the offset and the ctypes type of a member."""
     at, kind = C.c_size_t(), C.c_char()
     if lib.kcp_struct_member(struct.encode(), name.encode(), C.byref(at),
                              C.byref(kind)):
