@@ -100,15 +100,15 @@ static int alone_pass(struct kcp_report *rep, const struct kcp_variant *v,
     EXPECT(rep, !bytes[0], "%s, R = %d: NaN in one sequence changes %lld output "
                            "bytes of other sequences", v->name, k.call.R,
            (long long)bytes[0]);
-    EXPECT(rep, bytes[1] > 0, "%s: NaN does not change the NaN sequence", v->name);
+    EXPECT(rep, bytes[1] > 0, "%s: no output of the NaN sequence changes", v->name);
     return KCP_OK;
 }
 
 /* ---- two runs on equal inputs */
 
 /* Requires equal output bits of runs x and `to`. Run `to` has one rank, or as many as
- * run x. If option `save` differs on a GPU, skips the outputs of the forward that stage
- * 13 runs first, because different kernels may compute these outputs. */
+ * run x. On a GPU, if the runs differ in option `save`, skips the outputs of the
+ * forward that stage 13 runs first, because this forward may use different kernels. */
 static void compare(struct kcp_report *rep, const struct trial *x,
                     const struct trial *to, const char *words)
 {

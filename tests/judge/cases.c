@@ -30,7 +30,7 @@ static const int tall_sizes[][2] = { { 192, 16 }, { 144, 256 }, { 48, 208 },
                                      { 256, 240 } };
 static const int tall_lens[] = { 0, 2, 9, 1 };
 static const int chunk[] = { 64, 16, 64, 5, 32 };
-static const int64_t lens[][8] = {              /* ends with -1 */
+static const int64_t lens[][8] = {              /* each row ends with -1 */
     { 150, 0, 70, -1 }, { 15, 16, 17, -1 }, { 63, 64, 65, -1 },
     { 0, 0, 210, 0, 33, 0, -1 },
     { 1, 1, 1, 40, 1, -1 }, { 1, -1 }, { 1025, -1 }, { 1023, -1 }, { 300, -1 },
@@ -53,7 +53,7 @@ static int matters(const struct kcp_stage *s, int axis)
     if (axis == WALK || axis == MASKS) return spike(s);
     if (spike(s) && (axis == MODEL || axis == SCALE)) return 0;
     if (s->oracle && (axis == GATE || axis == BETA || axis == NORM ||
-        axis == SAVE || axis == REUSE)) return 0;       /* inputs are activated */
+        axis == SAVE || axis == REUSE)) return 0;     /* inputs are already activated */
     if (axis == LENS || axis == CUTS || axis == CANON) return 1;
     if (axis == RANKS) return s->ranks;
     if (axis == H0) return 1;
@@ -110,13 +110,13 @@ static void draw_cuts(struct kcase *k, int kind, struct stream *s)
     for (int r = 0; r <= R; r++) k->cuts[r] = r == R ? T : r * T / R;
     for (int r = 1; k->uneven && r < R; r++)
         k->cuts[r] = (int64_t)(uniform(s) * (T + 1));
-    for (int i = 1; i < R; i++)                                  /* in order */
+    for (int i = 1; i < R; i++)                                  /* sort the cuts */
         for (int j = i; j > 1 && k->cuts[j - 1] > k->cuts[j]; j--) {
             int64_t x = k->cuts[j];
             k->cuts[j] = k->cuts[j - 1];
             k->cuts[j - 1] = x;
         }
-    if (kind == 2 && R > 2) k->cuts[R / 2 + 1] = k->cuts[R / 2];     /* an empty rank */
+    if (kind == 2 && R > 2) k->cuts[R / 2 + 1] = k->cuts[R / 2]; /* one rank is empty */
 }
 
 double case_scale(int K)
@@ -152,7 +152,7 @@ static void case_of(struct kcase *k, int id, const int *row,
     c->T = k->cu[c->N];
     const int *size = sizes[row[SIZES]];
     if (wide) size = wide == 2 ? tall_sizes[id % 4] : wide_sizes[row[SIZES] % 4];
-    const int slow = c->T > 400 && size[0] * size[1] > 1024;    /* for the references */
+    const int slow = c->T > 400 && size[0] * size[1] > 1024;  /* references take long */
     if (slow && !wide) size = sizes[0];
     /* Chapter 15 multiplies two maps per token, so long cases get small sizes. */
     if (spike(stage) && !wide && c->T > 100 && size[0] * size[1] > 64 * 64)
@@ -203,7 +203,7 @@ struct kcase *cases_make(const struct kcp_stage *s, int full, int wide, uint64_t
     struct stream rnd = stream_of(seed, s->name);
     for (*n = 0; seen && *n < 400;) {
         int best[AXES] = { 0 }, best_gain = 0;
-        for (int tries = 0; tries < (*n ? 60 : 1); tries++) {   /* case 0: all 0 */
+        for (int tries = 0; tries < (*n ? 60 : 1); tries++) {   /* case 0 is all 0 */
             int row[AXES] = { 0 };
             for (int a = 0; *n && a < AXES; a++)
                 if (matters(s, a)) row[a] = (int)(uniform(&rnd) * values_of(s, a));

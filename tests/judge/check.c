@@ -43,7 +43,7 @@ static enum tolerance row_of(const struct slice *s, int is_M)
 
 /* Returns the limit for alike (nearly equal) keys, which make I + L ill-conditioned. If
  * keys are equal, rounding the inputs to bf16 changes dv, da (DPLR), domega (GDN-2) and
- * dbeta_base (chapter 15) by 1e-2. DPLR's db has this limit from a cosine of 0.9:
+ * dbeta_base (chapter 15) by 1e-2. DPLR's db has this limit already at a cosine of 0.9:
  * rounding changes db by 2e-3, but kernel v2_tiles errs by 1.4e-2. */
 static double alike_limit(const struct slice *s, double limit, int twice)
 {
@@ -120,7 +120,7 @@ int is_unwritten(double x)
 }
 
 static double rms_head(const struct slice *s, const struct view *w, const double *x,
-                       int64_t outer, int64_t head)           /* head < 0: all */
+                       int64_t outer, int64_t head)          /* all heads if head < 0 */
 {
     const int64_t first = head < 0 ? 0 : head;
     const int64_t end = head < 0 ? w->heads : head + 1;
@@ -281,7 +281,7 @@ static double conditioned(const struct slice *s, const struct view *v, int64_t h
         const double *moved = s->moved ? s->moved(s->field->name, draws) : NULL;
         if (!moved) return tol * by_chance_alone(s, v);
         double by = rms_head(s, v, moved, outer, h);
-        if (s->field->shape[0] == 'T')            /* or of only these tokens */
+        if (s->field->shape[0] == 'T')            /* or only of this rank's tokens */
             by = fmax(by, rms_head(s, v, moved + s->first * v->heads * v->inner,
                                    v->outer, h));
         limit = fmax(tol, times_moved(s) * by / size);

@@ -44,8 +44,8 @@ static void move_to_front(int i)
     order.at[0] = at;
 }
 
-/* Returns the index of the first case in which the mutant's error exceeds the limit, or
- * -1 if there is no such case or the mutant fails in another way before. */
+/* Returns the index of the first case in which the mutant's error exceeds the limit.
+ * Returns -1 if there is no such case, or if the mutant first fails in another way. */
 static int rejected_by(struct isolated *x, int n, enum kcp_storage judged,
                        struct verdict *t)
 {
@@ -62,9 +62,9 @@ static int rejected_by(struct isolated *x, int n, enum kcp_storage judged,
 }
 
 /* Returns 0 if cases with R ranks cannot show the mutant's mistake. With --ranks R, or
- * R processes, all cases have R ranks. A mutant that passes them is not decidable if,
- * in the list without --ranks, only cases with another number of ranks reject the
- * mutant. */
+ * R processes, all cases have R ranks. A mutant that passes all these cases is not
+ * decidable if, in the list without --ranks, only cases with another number of ranks
+ * reject the mutant. */
 static int is_decidable(const struct kcp_stage *s, const struct kcp_variant *v,
                         const struct options *o, enum kcp_storage judged)
 {
@@ -239,7 +239,7 @@ static void judge_cases(struct isolated *x, int n, struct kcp_report *rep)
 int judge_variant(const struct kcp_stage *s, const struct kcp_variant *v,
                   const struct options *o, struct kcp_report *rep)
 {
-    static struct kcp_stage held;                 /* s with --reference */
+    static struct kcp_stage held;                 /* s with o->reference */
     int n, status = KCP_OK;
     if (o->reference && !strcmp(o->reference->stage, s->name)) {
         held = *s;
@@ -357,6 +357,6 @@ int judge_all(const struct options *o, struct kcp_report *rep)
         if (!apart && (nv || (!o->variant && !o->given))) paths_close(s, o, rep);
         run_checks(s->name, s, o, rep);
     }
-    run_checks(o->stage, NULL, o, rep);              /* of 06_plan, of the judge */
+    run_checks(o->stage, NULL, o, rep);           /* e.g. checks of the judge */
     return report_close(rep, o->strict);
 }

@@ -78,7 +78,7 @@ static int write_field(const char *path, const struct kcp_field *f,
     a.kind = storage == KCP_F64 ? NPY_F64 : NPY_F32;
     if (t->store == KCP_I64) a.kind = NPY_I64;
     if (t->store == KCP_I32) a.kind = NPY_I32;
-    if (t->store == KCP_I32) {                           /* struct npy takes int64 */
+    if (t->store == KCP_I32) {                           /* npy_write needs int64 */
         if (!(wide = malloc(8 * (size_t)t->n + 8))) return 2;
         for (int64_t i = 0; i < t->n; i++) wide[i] = ((int *)t->p)[i];
         a.data = wide;
@@ -231,7 +231,7 @@ int emit_cases(const char *dir, const struct options *o)
     int status = make_dir(dir);
     const struct described all = { .stage = s, .storage = o->storage, .n = n };
     snprintf(head, sizeof head, "%s/cases.txt", dir);
-    if (!status && !access(head, F_OK)) {        /* has cases, perhaps with outputs */
+    if (!status && !access(head, F_OK)) {        /* dir has cases, perhaps outputs */
         fprintf(stderr, "kcp-check: %s exists; choose a directory without cases\n",
                 head);
         free(list);

@@ -40,9 +40,9 @@ static double rms(const struct tensor *t)
     return t && t->n ? sqrt(s / t->n) : 0;
 }
 
-/* Returns sqrt(2 C / 3), the factor by which errors of sums of dg grow over C tokens. A
- * token's dg is the sum of dG from this token to the chunk's end, so an error of one dG
- * changes dg of all earlier tokens, and errors of dg are not independent. */
+/* Returns sqrt(2 C / 3), the ratio of the error of a sum of dg to that of a sum whose
+ * terms have independent errors. A token's dg is the sum of dG from this token to the
+ * chunk's end, so an error of one dG changes dg of all earlier tokens. */
 static double correlation(const struct kcp_call *c)
 {
     return sqrt(fmax(1, 2.0 / 3 * fmin(c->C, (double)c->T)));
@@ -321,7 +321,7 @@ static struct {
     const struct kcp_stage *s;
     const struct kcase *list;
     enum kcp_storage judged;
-    int next, n;                             /* next pass; number of cases */
+    int next, n;                           /* index of the next pass; number of cases */
     pthread_mutex_t lock;
 } todo = { .lock = PTHREAD_MUTEX_INITIALIZER };
 

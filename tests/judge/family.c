@@ -77,7 +77,7 @@ void spike_draw(struct tensor_set *b, const struct kcase *k)
     add_normal(b, k, "W_alpha", "HV K D", KCP_ACC, .3);
     add_normal(b, k, "w_beta", "HV D", KCP_ACC, .3);
     const struct tensor *base = tensor_find(b, "alpha_base");
-    for (int64_t i = 0; i < base->n; i++) {                     /* logit of exp(g) */
+    for (int64_t i = 0; i < base->n; i++) {            /* becomes the logit of exp(g) */
         const double g = fmin(((double *)base->p)[i], -1e-9);
         ((double *)base->p)[i] = g - log(-expm1(g));
     }
@@ -85,7 +85,7 @@ void spike_draw(struct tensor_set *b, const struct kcase *k)
     for (int64_t i = 0; i < beta->n; i++) {
         double *x = (double *)beta->p + i;
         *x += mean_logit(k);
-        if (k->exact_beta && i % 3) *x = i % 3 == 1 ? -1e3 : 1e3;    /* 0 and 1 */
+        if (k->exact_beta && i % 3) *x = i % 3 == 1 ? -1e3 : 1e3;    /* beta 0 or 1 */
     }
     const struct tensor *spike = tensor_add(b, "spike", "T HV D", KCP_ACTV, &k->call);
     struct stream s = stream_of(k->seed, "spike");

@@ -51,7 +51,7 @@ static double decay(const struct kcase *k, struct stream *s)
 static double raw_gate(const struct kcase *k, double g, double A_log, double dt_bias)
 {
     g = fmax(g, k->call.gate == KCP_GATE_BOUNDED ? k->call.lower_bound : g);
-    if (k->call.gate != KCP_GATE_RAW) g = fmin(g, -1e-9);   /* no input gives g = 0 */
+    if (k->call.gate != KCP_GATE_RAW) g = fmin(g, -1e-9);   /* activation gives g < 0 */
     switch (k->call.gate) {
     case KCP_GATE_SOFTPLUS: return log(expm1(-g / exp(A_log))) - dt_bias;
     case KCP_GATE_BOUNDED: {
@@ -246,8 +246,8 @@ static void draw_conv(struct tensor_set *b, const struct kcase *k)
     if (k->with_h0) add_normal(b, k, "bias", "D", KCP_ACC, .5);
 }
 
-/* Stages 01 and 14 to 16 have their own inputs. Other stages with ranks have the inputs
- * of a layer, and without ranks, outputs of earlier chapters. */
+/* Stages 01 and 14 to 16 have their own inputs. Another stage has the inputs of a layer
+ * if the stage has ranks, and otherwise outputs of earlier chapters. */
 enum source source_of(const struct kcp_stage *s)
 {
     if (!strncmp(s->name, "01", 2)) return OF_STEP;

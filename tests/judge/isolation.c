@@ -9,7 +9,7 @@
  * replies with a status. With --here, and under a launcher, the variant runs in the
  * judge's process. Isolation is no protection against malicious variants; use a
  * container. */
-#define _DEFAULT_SOURCE                        /* MAP_ANONYMOUS, madvise */
+#define _DEFAULT_SOURCE                        /* for MAP_ANONYMOUS and madvise */
 #include "isolation.h"
 #include "comm/options.h"
 #include "core/paths.h"
@@ -24,7 +24,7 @@
 
 int isolation_off;
 
-static struct isolated *runner;                /* runs the trials; NULL: none */
+static struct isolated *runner;                /* NULL: trials run in this process */
 
 /* ---- memory shared by both processes. Images are allocated one after another. When
  * the last image is freed, all memory is released. */
@@ -112,7 +112,7 @@ static void run_request(const struct request *q, struct trial *t, struct kcp_pla
     }
     for (int r = 0; r < t->R; r++) {
         struct rank_args *s = &t->rank[r];
-        for (int i = 0; i < s->n; i++) {       /* rank_args_check swaps image, back */
+        for (int i = 0; i < s->n; i++) {      /* rank_args_check swaps image and back */
             s->buffer[i].image = q->rank[r].buffer[i].image;
             s->buffer[i].back = q->rank[r].buffer[i].back;
         }
@@ -204,7 +204,7 @@ int isolated_trial(struct trial *t, char *why, size_t n)
         .plan_R = t->rank[0].plan->R, .again = t->runs > 0, .stale = t->stale,
         .rank = ranks };
     const double begin = monotonic_seconds();
-    process_send(x->fd, &q, sizeof q);        /* on failure no answer comes */
+    process_send(x->fd, &q, sizeof q);        /* if sending fails, no answer comes */
     const int lost = process_answer(x->pid, x->fd, seconds_for(x, t, fresh), &out,
                                     sizeof out, why, n);
     image_free(ranks);
@@ -317,7 +317,7 @@ int isolated_probe(const char *path, struct kcp_variant *record, char *why, size
                       (x.where == KCP_HOST || x.where == KCP_DEVICE);
     if (!x.found) snprintf(why, n, "%s", x.why);
     else if (!known)
-        snprintf(why, n, "its record has an unknown value: storage is %d, where is %d",
+        snprintf(why, n, "its record is invalid: 'storage' is %d, 'where' is %d",
                  x.storage, x.where);
     if (!x.found || !known) return 1;
     *record = (struct kcp_variant){ x.stage, x.name, x.why,

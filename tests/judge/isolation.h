@@ -25,7 +25,7 @@ struct isolated {
     int fd;
     double lost;                   /* seconds of trials that timed out */
     double took;                   /* seconds of the last case */
-    int first_case;                /* of this process */
+    int first_case;                /* first case of this process */
 };
 
 int  isolated_runs_trials(void);               /* 1: trials run in a child process */

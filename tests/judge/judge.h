@@ -24,7 +24,7 @@ struct kcp_report;
 /* ---- random numbers (inputs.c), one stream per seed, case and tensor */
 struct stream { uint64_t s; };
 struct stream stream_of(uint64_t seed, const char *name);
-double uniform(struct stream *s);       /* (0, 1) */
+double uniform(struct stream *s);       /* in (0, 1) */
 double normal(struct stream *s);
 
 /* ---- cases (cases.c) */
@@ -40,19 +40,19 @@ struct kcase {
     int64_t cu[MOST_SEQUENCES + 1];
     int64_t cuts[CASE_RANKS + 1];       /* cuts between ranks, if `uneven` */
     int uneven, with_h0, with_dht, mixed_want;
-    /* `masks`: tokens that stage 15 drops: 0 a tenth, 1 none, 2 half, 3 long runs. */
+    /* `masks`: tokens that stage 15 drops (0: a tenth, 1: none, 2: half, 3: runs). */
     int spike, masks;
     int64_t L;                          /* canonical segment length, or 0 */
     uint64_t seed;
     double alike;                       /* cosine of any two keys, or 0 */
     int exact_beta;                     /* 1: a third of beta is 0, a third is 1 */
     int null_rows;                      /* 1: a seventh of the rows of q and k are 0 */
-    int plain_rows;                     /* 1: norms 0.2 to 1.3, if no l2norm */
+    int plain_rows;                     /* 1: norms are 0.2 to 1.3 unless l2norm */
     int big;                            /* 1: multiply v and normalised inputs by 1e4 */
     int no_states;                      /* pass NULL for optional states */
-    int spread;                         /* kcp_spread, or DEALT */
-    int again;                          /* 1: run several times (first of a path) */
-    int with_x0, with_dxt;              /* 1: stage 14 gets the array */
+    int spread;                         /* enum kcp_spread or DEALT */
+    int again;                          /* 1: repeat, as the first case of a path */
+    int with_x0, with_dxt;              /* 1: stage 14 has input x0, dxt */
 };
 extern const char *const regime_name[], *const model_name[], *const storage_name[];
 extern const char *const gate_name[], *const beta_name[];
@@ -91,14 +91,14 @@ int  inputs_draw(struct tensor_set *b, const struct kcase *k, const struct kcp_s
 /* Returns a word of the case's text that has no effect in the stage, or NULL. */
 const char *inputs_ignore(const struct kcp_stage *s, const struct kcase *k);
 void tensor_set_round(struct tensor_set *b, enum kcp_storage storage);
-/* Returns RMS(a - b) / RMS(b) of n numbers, or RMS(a) if b is 0. */
+/* Returns RMS(a - b) / RMS(b) of n numbers, or the norm of a if b is 0. */
 double rms_apart(const double *a, const double *b, int64_t n);
 /* Returns rms_apart of tensor `name` in the two sets, or NaN if the sizes differ. */
 double tensors_apart(const struct tensor_set *a, const struct tensor_set *b,
                      const char *name);
 /* Runs the references of stages 02 to 11 that precede stage `end` in pass `pass`. If
- * `end` is 17, runs those before 04; if 07 or 12, all. For part KCP_REVERSE also runs
- * stage `end`, because this part reads what part KCP_LOCAL writes. */
+ * `end` is 17, runs the references before 04; if `end` is 07 or 12, runs all. For part
+ * KCP_REVERSE also runs `end`, because this part reads what part KCP_LOCAL writes. */
 int  pipeline_chunks(struct tensor_set *b, const struct kcase *k,
                      const struct kcp_stage *end, enum kcp_pass pass);
 /* Changes each number, like one more rounding, by up to half a unit in the last
@@ -124,7 +124,7 @@ int  pipeline_one_rank(struct tensor_set *b, const struct kcp_stage *s,
 int  gradients_agree(struct kcp_report *rep, const char *stage, const char *words);
 /* Functions that add tensors to a set. add_normal: normal numbers times `size`.
  * add_rows: rows of K numbers, of unit length if `unit`, nearly equal if `alike` and
- * the case requires this; some rows 0, large or short as in the case. add_decays: logs
+ * the case has alike keys; the case may make rows 0, large or short. add_decays: logs
  * of decays in the case's regime. add_states: h0 and dht if the case has them. */
 struct tensor *add_normal(struct tensor_set *b, const struct kcase *k, const char *name,
                           const char *shape, enum kcp_store store, double size);
@@ -151,7 +151,7 @@ struct worst {
     double err, tol, got, want;         /* err / tol is the largest so far */
     char field[16], where[96], first[64];
     int rank, head, nan;
-    int of_forward;                 /* 1: output of the forward before 13 */
+    int of_forward;                 /* 1: output of stage 13's forward */
 };
 /* Natural sizes: rms_v is RMS(v), the size of states. Gradients of parameters are sums;
  * rms_sum (for sums of dg_raw) and rms_dA (for dA_log) are the RMS that these sums
@@ -161,8 +161,8 @@ struct natural_sizes { double rms_v, rms_sum, rms_dA; };
 struct slice {
     const struct kcp_stage *stage;
     const struct kcp_field *field;
-    int of_forward;                     /* 1: output of the forward before 13 */
-    const struct kcp_call *call;        /* of the rank */
+    int of_forward;                     /* 1: output of stage 13's forward */
+    const struct kcp_call *call;        /* the rank's call */
     const double *got, *want;           /* dim[0] rows each */
     int64_t dim[4];
     int nd, rank;
@@ -175,7 +175,7 @@ struct slice {
      * more. The change is the RMS of MOVED_DRAWS random samples. Only the first
      * `draws` samples are computed, and the others count as 0. NULL means unknown. */
     const double *(*moved)(const char *field, int draws);
-    int is_plain;                       /* 1: use the plain limit */
+    int is_plain;                       /* 1: do not raise the limit */
     enum kcp_storage judged;
 };
 enum { MOVED_DRAWS = 8 };
@@ -191,7 +191,7 @@ void   worst_text(const struct worst *w, int has_rank, char *text, size_t n);
 
 /* ---- memory (memory.c; a GPU's: cuda/host/memory.cu) */
 /* fenced_unwritten_soon allocates memory between two fences and sets all bits to 1,
- * which is NaN in every storage type. It may return before the bits are set; the next
+ * which is NaN in every storage type. The function may return before; the next
  * sync waits until all bits are set. fenced_free returns NULL if the fences are
  * intact, else the name of the overwritten fence, "before" or "past". */
 void *fenced_unwritten_soon(const struct memory *m, size_t n);
@@ -215,10 +215,10 @@ struct verdict;
  * on stderr. */
 int  ranks_open(const char *backend, int device, int *R);
 void ranks_close(void);
-int  ranks_mine(void);                       /* this process's rank; -1: no launcher */
-int  ranks_started(void);                    /* ranks of the launcher, or 0 */
+int  ranks_mine(void);                      /* this process's rank; -1 if no launcher */
+int  ranks_started(void);                    /* number of the launcher's ranks, or 0 */
 const char *ranks_launcher(void);            /* the launcher's name: "mpirun" */
-void ranks_as_threads(int on);               /* 1: use threads; 0: undo */
+void ranks_as_threads(int on);               /* 1: ranks are threads; 0: undo */
 int  ranks_apart(void);                       /* 1: each rank has a GPU */
 int  ranks_run(const struct memory *m, int R, int (*body)(struct kcp_comm *, void *),
                void *arg, char *why, size_t n);
@@ -227,7 +227,7 @@ int  ranks_run(const struct memory *m, int R, int (*body)(struct kcp_comm *, voi
 int  ranks_over_nccl(int R, int (*body)(struct kcp_comm *, void *), void *arg,
                      char *why, size_t n);
 void ranks_doing(const char *what);           /* `what` is printed if a rank is lost */
-void ranks_agree(struct verdict *t);            /* worst verdict of all processes */
+void ranks_agree(struct verdict *t);            /* *t = worst of all processes */
 /* Runs `trials` random exchanges in every form and compares results bit for bit. */
 int  exchange_trials(int trials, int R, int device);
 /* Runs the exchange of one seed on existing ranks, and adds the number of wrong
@@ -238,14 +238,14 @@ int  exchange_on(struct kcp_comm *comm, const struct memory *m, uint64_t seed,
 /* ---- trials (trial.c): one variant on one case */
 struct verdict {
     enum outcome outcome;
-    int backward;                             /* the pass */
+    int backward;                             /* 1: a verdict of backward */
     int no_forward, no_backward;              /* only that pass is n/a */
     int refused;                              /* the variant returned n/a */
     int again;                                /* a repeated run gave other bits */
     struct worst worst;
     double alive;
-    struct kcp_traffic traffic;               /* of all ranks */
-    char why[160];                            /* n/a, skip, or what broke */
+    struct kcp_traffic traffic;               /* sum over all ranks */
+    char why[160];                            /* reason of n/a, skip or failure */
     char map[1024];                           /* errors by rank and chunk */
 };
 struct options {
@@ -260,10 +260,10 @@ struct options {
     int ngiven;
     const struct kcp_variant *reference;      /* --reference, or NULL */
     const char *object;                       /* shared object of the variant */
-    int stop;                                 /* at the first failure */
+    int stop;                                 /* 1: stop at the first failure */
 };
 void repeats_begin(void);                     /* the next case counts as the first */
-extern int case_repeats;                     /* --repeats (1) */
+extern int case_repeats;                     /* --repeats, usually 1 */
 /* `judged` selects the tolerance and the rounding of the inputs. A mutant computes
  * in double and is judged with all three storage types. */
 int judge_case(const struct kcp_stage *s, const struct kcp_variant *v,
@@ -284,8 +284,8 @@ extern int isolation_limit;                   /* seconds per run; 0: no limit */
 /* ---- report.c */
 struct kcp_report {
     int pass, marginal, fail, na, skip, caught, survived, expectations;
-    int quiet, selected;                      /* selected: --variant */
-    int stop;                                 /* 1 (--stop): no case after a failure */
+    int quiet, selected;                      /* selected: 1 with --variant */
+    int stop;                                 /* --stop: no case after a failure */
     char first[256];                          /* the first failure, for Criterion */
     double lost;                              /* seconds of runs that timed out */
 };
@@ -295,12 +295,12 @@ void expect_(struct kcp_report *r, int ok, const char *file, int line, const cha
     expect_(rep, (ok) != 0, __FILE__, __LINE__, #ok, __VA_ARGS__)
 /* The program and its options, for commands that repeat a failure. */
 extern const char *judge_program, *judge_options;
-extern int judge_full;                        /* --full, for checks */
+extern int judge_full;                        /* 1 with --full; read by checks */
 /* Returns s as a shell word, quoted if necessary. */
 const char *shell_word(const char *s, char *buf, size_t n);
 void report_fail(struct kcp_report *r, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
-int  report_close(const struct kcp_report *r, int strict);    /* the exit status */
+int  report_close(const struct kcp_report *r, int strict);    /* returns exit status */
 
 /* A check of a stage, defined in tests/NN_name and run after the variants. With
  * --device, only checks named gpu_* or `alone` run. Without a GPU a check gpu_* prints
@@ -325,7 +325,7 @@ int check_is_here(const struct options *o, const struct kcp_check *c);
 int judge_variant(const struct kcp_stage *s, const struct kcp_variant *v,
                   const struct options *o, struct kcp_report *rep);
 int judge_object(const struct kcp_variant *v, const struct options *o,
-                 struct kcp_report *rep);      /* of shared object o->object */
+                 struct kcp_report *rep);      /* judges o->object */
 int judge_check(const struct kcp_check *c, struct kcp_report *rep);
 int judge_all(const struct options *o, struct kcp_report *rep);
 

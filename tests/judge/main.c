@@ -41,7 +41,7 @@ static void print_usage(void)
            "\n"
            "Judges the variants of every stage against the references.\n\n");
     options_print(rows, texts, sizeof rows / sizeof *rows);
-    printf("\nDefaults are in (). If an option is given twice, the last one counts.\n"
+    printf("\nDefaults are in parentheses. An option given twice has its last value.\n"
            "exit status: 0 passed, 1 a failure or nothing ran, 2 usage error,\n"
            "             3 skips or n/a under --strict\n");
 }
@@ -236,7 +236,7 @@ static int judge(struct command *x, const struct kcp_variant *mine)
     int status = ranks_open(x->backend, o->only_device, &o->ranks);
     const struct kcp_stage *s = o->stage ? stage_find(o->stage) : NULL;
     const int is_fold = s && !strncmp(s->name, "07", 2) && ranks_mine() >= 0;
-    if (is_fold && x->exchange < 0) x->exchange = 40;  /* 07 under a launcher */
+    if (is_fold && x->exchange < 0) x->exchange = 40;  /* stage 07 under a launcher */
     if (!status && s && !s->ranks && !is_fold && ranks_mine() >= 0) {
         status = 2;
         if (ranks_mine() == 0)

@@ -84,7 +84,7 @@ const char *fenced_free(const struct memory *m, void *p, size_t n)
  * its workspace. */
 struct leftover {
     char *bytes;
-    size_t n, of_bytes;                    /* first n bytes of of_bytes */
+    size_t n, of_bytes;                    /* the first n of of_bytes bytes */
     const struct memory *of;
 };
 enum { RANKS = 16, MOST_LEFT = 8 << 20 };

@@ -61,7 +61,7 @@ static int transfer(struct outputs *w, const void *data, void *before, size_t n)
     return w->compare ? fread(before, 1, n, w->f) == n : fwrite(data, 1, n, w->f) == n;
 }
 
-/* Writes or compares the outputs of a rank. Returns 0 if the file has another size. */
+/* Writes or compares the outputs of a rank. Returns 0 if sizes in the file differ. */
 static int each_rank(struct outputs *w, const struct trial *t,
                      const struct rank_args *s, const struct head *h)
 {
@@ -83,7 +83,7 @@ static int each_rank(struct outputs *w, const struct trial *t,
 }
 
 /* Writes or compares the outputs of one pass of one case. Returns 0 if writing failed,
- * the file is too short, or the file has another case or size. */
+ * the file is too short, or the case or sizes in the file differ. */
 static int each_pass(struct outputs *w, const struct kcp_stage *s,
                      const struct kcp_variant *v, const struct kcase *k,
                      enum kcp_pass pass)

@@ -20,7 +20,7 @@ static int add_once(const struct kcp_path *p, const struct kcp_path **out, int n
     return n + 1;
 }
 
-/* Adds the row that supports the call in q, and the branches of this row. */
+/* Adds the row that runs the call of q, and the rows that are branches of this row. */
 static int add_taken(const struct kcp_query *q, const struct kcp_path **out, int n,
                      int max)
 {
@@ -104,7 +104,7 @@ void paths_were_judged(const struct kcp_stage *s, const struct kcp_variant *v,
 
 int paths_judged_by(const struct kcp_path *p, const char *stage)
 {
-    const char *saved = strstr(p->condition, "saved");    /* not "!saved", "!(saved" */
+    const char *saved = strstr(p->condition, "saved");   /* not "!saved" or "!(saved" */
     const int kept = saved && (saved == p->condition || saved[-1] == ' ');
     const char *by = kept && !strncmp(p->stage, "08", 2) ? "13_backward" : p->stage;
     return !strcmp(by, stage);
@@ -153,8 +153,8 @@ void paths_close(const struct kcp_stage *s, const struct options *o,
         else if (needs_other_ranks(p, s, o)) {
             absent++;
             snprintf(why, sizeof why, ", last: not for %d ranks", o->ranks);
-        } else report_fail(rep, "%s: path %s can run here, but no case was "
-                             "judged", s->name, p->name);
+        } else report_fail(rep, "%s: path %s can run here, but no judged case "
+                             "reaches it", s->name, p->name);
     }
     if (others) printf("  paths   %d judged; %d that can run here were left out by"
                        " --variant or --case\n", seen, others);

@@ -49,8 +49,8 @@ static void sum_parts(struct tensor_set *b, const struct kcp_call *c)
 
 /* Fills the state at the start of each stretch with the sequence's row of h0, or 0; in
  * backward, the gradient at the stretch's end with the row of dht, or 0. If the case
- * treats that end as a cut, tensor `all` (h_in or dh_out) gets random numbers, and
- * tensor `own` (h_start or dh_end) gets 0. */
+ * treats the start (in backward, the end) as a cut, tensor `all` (h_in, dh_out) gets
+ * random numbers, and tensor `own` (h_start, dh_end) gets 0. */
 static void fill_states(struct tensor_set *b, const struct kcase *k,
                         const struct kcp_plan *p,
                         const struct kcp_call *c, const char *of_sequence,
@@ -81,8 +81,8 @@ static void fill_marks(struct tensor_set *b, const struct kcase *k,
     int *want = tensor_add(b, "want", "NS", KCP_I32, c)->p;
     int *range = tensor_add(b, "range", "2", KCP_I32, c)->p;
     for (int j = 0; j < c->NS; j++) want[j] = k->mixed_want ? mixed[j % 4] : 3;
-    range[0] = k->id % 3 == 2 && c->NS > 1;         /* may omit the first map */
-    range[1] = k->id % 7 == 6 ? range[0] : c->NS;   /* sometimes empty */
+    range[0] = k->id % 3 == 2 && c->NS > 1;         /* sometimes omits the first map */
+    range[1] = k->id % 7 == 6 ? range[0] : c->NS;   /* sometimes an empty range */
 }
 
 /* Adds the inputs of chapter 17: decay = exp2(G_last) per chunk, head and channel. For
@@ -133,7 +133,7 @@ static int chunk_stages(struct tensor_set *b, const struct kcase *k,
     memcpy(kept->p, tensor_find(b, "h_in")->p, 8 * (size_t)c.HV * c.K * c.V);
 
     c.part = KCP_LOCAL | KCP_REVERSE;
-    if (end == stage_find("17")) end = stage_find("04");     /* the scan of 04 */
+    if (end == stage_find("17")) end = stage_find("04");     /* 17 scans like 04 */
     static const struct { const char *stage; enum kcp_pass pass; } walk[] = {
         { "02_gate", KCP_FORWARD }, { "03_wy", KCP_FORWARD },
         { "04_chunk", KCP_FORWARD },
@@ -145,7 +145,7 @@ static int chunk_stages(struct tensor_set *b, const struct kcase *k,
         /* Part KCP_REVERSE of 09 reads what part KCP_LOCAL of 09 writes. */
         const int here = stage_find(walk[i].stage) == end && walk[i].pass == pass;
         if (here && k->call.part != KCP_REVERSE) break;
-        if (!strcmp(walk[i].stage, "05_affine")) {  /* every map, for the fold of 07 */
+        if (!strcmp(walk[i].stage, "05_affine")) {  /* 07 composes all maps */
             int *want = tensor_find(b, "want")->p;
             int *kept = alloc_or_exit(4 * (size_t)c.NS + 4);
             memcpy(kept, want, 4 * (size_t)c.NS);

@@ -65,7 +65,7 @@ static int reads_number(void *args)
     return status;
 }
 
-/* Makes the field's error `by` times the limit; if `at` is 1, only in its last head. */
+/* Gives a field (only its last head if `at` is 1) an error of `by` times the limit. */
 static int scales(void *args)
 {
     int64_t n, heads, width;
@@ -77,7 +77,7 @@ static int scales(void *args)
     return status;
 }
 
-/* Makes the error of the largest row of head 0 `by` times the limit. */
+/* Gives the largest row of head 0 an error of `by` times the limit. */
 static int scales_row(void *args)
 {
     int64_t n, heads, width, at = 0;
@@ -95,8 +95,8 @@ static int scales_row(void *args)
     return status;
 }
 
-/* Makes the error of y `by` times the limit in forward, and the error of dx (1 - `by`)
- * times the limit in backward. */
+/* Gives y in forward an error of `by` times the limit, and dx in backward an error of
+ * (1 - `by`) times the limit. */
 static int scales_pass(void *args)
 {
     struct kcp_conv *a = args;
@@ -159,7 +159,7 @@ static size_t by_tokens(const void *a)
     return 8 * (size_t)(2 + ((const struct kcp_chunk *)a)->T);
 }
 
-static int writes_work(void *args)             /* writes byte `at` */
+static int writes_work(void *args)             /* writes byte `at` of the workspace */
 {
     struct kcp_call *c = args;
     const int64_t past = (int64_t)c->work_bytes + planted->at - END;
@@ -181,7 +181,7 @@ static int reads_work(void *args)
     return status;
 }
 
-static int reads_saved(void *args)             /* after the block's end if `at` */
+static int reads_saved(void *args)             /* after the block if `at` is not 0 */
 {
     struct kcp_backward *a = args;
     const struct kcp_saved *s = a->saved;

@@ -14,7 +14,7 @@
 struct plant {
     const char *name, *stage;
     int (*run)(void *);
-    const char *cases;             /* words; NULL: one small case */
+    const char *cases;             /* text of cases; NULL: one small case */
     const char *verdict;           /* words that the verdict must contain */
     const char *field;             /* field with the mistake */
     int64_t at;                    /* index in the field, or END + i */

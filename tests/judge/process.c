@@ -78,8 +78,8 @@ static void describe_end(int status, char *why, size_t n)
                   WEXITSTATUS(status));
 }
 
-/* Kills what is left of a process's group. Returns the exit status of the process,
- * which does not change if the process ended before. */
+/* Kills all remaining processes of a process's group. Returns the exit status of the
+ * process, also if the process had ended before. */
 static int end_group(pid_t pid)
 {
     int status = 0;

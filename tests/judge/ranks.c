@@ -1,4 +1,4 @@
-/* ranks.c -- runs a trial's ranks as threads, on GPUs of one process, or as processes.
+/* ranks.c -- runs a trial's ranks as threads, perhaps with a GPU each, or as processes.
  *
  * Book: chapter 20, and CONTRIBUTING.md.  Checked by: tests/cli/mpi.sh.
  * Next: ../07_merge/exchange.c.
@@ -15,7 +15,7 @@
 #include <string.h>
 #include <time.h>
 
-static struct kcp_comm *host, *gpu;        /* over MPI, NCCL; NULL: threads */
+static struct kcp_comm *host, *gpu;        /* over MPI and NCCL; NULL with threads */
 static int apart;
 static const char *launcher = "";
 
@@ -165,7 +165,7 @@ int ranks_open(const char *backend, int device, int *R)
     status = kcp_mpi_world(&host, why, sizeof why);
     if (!status && m) {
         apart = 1;
-        status = m->gpu(mpi.local) && m->gpu(0);       /* 0: share_gpu.sh */
+        status = m->gpu(mpi.local) && m->gpu(0);       /* GPU 0 under share_gpu.sh */
         if (status) snprintf(why, sizeof why, "no GPU for local rank %d", mpi.local);
         else status = kcp_nccl_over(&gpu, host, why, sizeof why);
     }

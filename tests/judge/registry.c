@@ -33,7 +33,7 @@ int kcp_checks(const char *stage, const struct kcp_check **out, int max)
         else if (max > 1)
             errx(2, "more than %d checks: raise MOST_CHECKS", max);
     }
-    for (int i = 1; i < n; i++)                                /* by stage, then name */
+    for (int i = 1; i < n; i++)                       /* sorts by stage, then by name */
         for (int j = i; j > 0; j--) {
             int s = strcmp(out[j - 1]->stage, out[j]->stage);
             if (s < 0 || (!s && strcmp(out[j - 1]->name, out[j]->name) <= 0)) break;

@@ -47,7 +47,7 @@ static int compose_wrong(int HV, int K, int V, const void *b, const void *a,
     const int status = ref_mapops.compose(HV, K, V, b, a, backward, a_first, out,
                                           stream);
     for (int64_t i = 0; i < (int64_t)HV * K * (V + K); i++)
-        if (i % (V + K) < V) x[i] = ((const double *)b)[i];     /* no M_b h_a */
+        if (i % (V + K) < V) x[i] = ((const double *)b)[i];     /* without M_b h_a */
     return status;
 }
 

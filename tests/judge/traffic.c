@@ -24,7 +24,7 @@ static void add_exchange(struct kcp_traffic *sum, const struct rank_args *s,
 }
 
 /* Adds the bytes of a gather of n numbers per segment. Each rank sends as many rows as
- * the rank with the most segments. */
+ * the rank with the most segments has. */
 static void add_gather(struct kcp_traffic *sum, const struct rank_args *s, int64_t n)
 {
     int64_t rows = 1;

@@ -144,7 +144,7 @@ static int rank_body(struct kcp_comm *comm, void *arg)
     if (stream && s->mem->sync()) return KCP_CUDA;
     c->stream = stream;
     if (comm) groups_count(comm);
-    c->work = NULL;                    /* the last workspace is freed */
+    c->work = NULL;                    /* the previous workspace was freed */
     c->work_bytes = 0;
     c->comm = comm;
     /* If ops is NULL, a layer must choose the map operations (host or GPU) by where its

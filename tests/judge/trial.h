@@ -17,7 +17,7 @@ struct buffer {
     void *base;                    /* the buffer in the variant's memory, with fences */
     char *image, *back;           /* host copies, sent and fetched */
     size_t bytes;
-    double *want;                  /* outputs: the expected numbers */
+    double *want;                  /* expected numbers of an output */
     int64_t dim[4], n, first;
     int nd;
 };
@@ -27,13 +27,13 @@ struct rank_args {
     const struct kcp_plan *plan;
     const struct memory *mem;
     enum kcp_storage storage;
-    int ranks, status, n, id;       /* id: the case's */
-    int lacks_forward;              /* stage 13: 1 if no forward supports this call */
+    int ranks, status, n, id;       /* id: number of the case */
+    int lacks_forward;              /* 1: stage 13 has no forward for this call */
     int poison;                     /* 1: maps that 07 must not read are NaN */
     struct buffer buffer[32];
-    char *arena;                   /* GPU: the allocation of all arrays; else NULL */
+    char *arena;                   /* one GPU allocation of all arrays, or NULL */
     size_t arena_bytes, args_bytes;
-    char *args, why[96];            /* why: names an array written out of bounds */
+    char *args, why[96];            /* why: the array written out of bounds */
     void *saved;
     size_t saved_bytes;
     struct kcp_traffic traffic;
@@ -59,8 +59,8 @@ struct trial {
     struct rank_args *rank;
     enum leftovers stale;           /* content of the workspace before a run */
     const struct kcase *k;
-    struct kcp_plan *plan;          /* of trial_with; freed by trial_free */
-    const struct expected *expected;        /* of trial_case */
+    struct kcp_plan *plan;          /* made by trial_with, freed by trial_free */
+    const struct expected *expected;        /* set by trial_case */
     enum kcp_pass pass;
     int runs;                       /* runs since trial_fill */
 };
@@ -71,8 +71,8 @@ struct expected {
     enum kcp_storage judged;
     enum kcp_pass pass;
     struct tensor_set in, want;
-    struct tensor_set sums, moved;      /* squares of draws; their RMS */
-    int draws;                          /* number of draws; -1: cannot draw */
+    struct tensor_set sums, moved;      /* sums of squares of draws; RMS */
+    int draws;                          /* number of draws; -1 after a failure */
     double alive;
     struct natural_sizes sizes;
 };
@@ -139,7 +139,7 @@ int  trial_case(struct trial *t, const struct kcase *k, enum kcp_pass pass,
                 enum kcp_storage judged, char *why, size_t n);
 int  trial_launch(struct trial *t, char *why, size_t n);
 int  trial_here(struct trial *t, char *why, size_t n);   /* send, launch, fetch */
-int  trial_run(struct trial *t, char *why, size_t n);    /* in either process; checks */
+int  trial_run(struct trial *t, char *why, size_t n);    /* here or isolated, checks */
 /* Counts the bytes in which output o differs from another run's output `to`; row 0 of o
  * is compared with row `first` of `to`. States that this rank does not own are not
  * compared. */
@@ -169,7 +169,7 @@ int  traffic_is_right(const struct trial *t, char *why, size_t n);
 const struct memory *gpu_of_threads(void);     /* NULL: no GPU, or a GPU per rank */
 /* Returns the memory of a trial's arrays, or NULL if there is no device. If the variant
  * runs in a separate process, returns host memory for device variants too, because only
- * that process has the arrays. */
+ * that process has arrays on the device. */
 const struct memory *trial_memory(enum kcp_where where);
 extern const struct memory *memory_forced;     /* replaces the result in checks */
 

@@ -132,7 +132,7 @@ int case_repeats = 1;
 static const int64_t LARGE_STATES = 1 << 22;
 
 /* The current list of cases, and the number of its cases that ran in each pass. `seed`
- * is a case's seed minus the case's id, which is equal for all cases of a list. */
+ * is a case's seed minus the case's id, a number that all cases of a list share. */
 static struct list_run {
     const struct kcp_stage *stage;
     int (*run)(void *);
@@ -210,7 +210,7 @@ static void pass_run(const struct kcp_stage *s, const struct kcp_variant *v,
     } else if (w->err > 0.9 * w->tol) out->outcome = MARGINAL;
     if (s->ranks) ranks_agree(out);
     const int times = is_mutant(v) ? 0 : repeats_of(&t, k);
-    for (int i = 0; i < times && out->outcome != FAIL; i++) {            /* and again */
+    for (int i = 0; i < times && out->outcome != FAIL; i++) {        /* repeated runs */
         out->again = 1;
         if (!bare_workspaces)
             again.stale = (i + k->id) % 2 ? LEFT_OTHER_SIZE : LEFT_BY_LAST;
