@@ -23,7 +23,7 @@ void emit_dims(const struct kcp_field *f, const struct kcp_call *c,
 /* Both functions run, in this process, each stage's reference and host variants on
  * fifty random cases (with o->quick, ten). They return an exit status: 0 if the file
  * was written or no bit changed; 1 if a status changed, or an output by more than ten
- * limits; 2 if the file cannot be used; 3 if outputs changed less. */
+ * times its limit; 2 if the file cannot be used; 3 if outputs changed less. */
 int outputs_keep(const char *path, const struct options *o);
 int outputs_against(const char *path, const struct options *o);
 

@@ -321,7 +321,7 @@ static struct {
     const struct kcp_stage *s;
     const struct kcase *list;
     enum kcp_storage judged;
-    int next, n;                           /* index of the next pass; number of cases */
+    int next, n;                         /* next: index of a pass; n: number of cases */
     pthread_mutex_t lock;
 } todo = { .lock = PTHREAD_MUTEX_INITIALIZER };
 

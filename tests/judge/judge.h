@@ -51,7 +51,7 @@ struct kcase {
     int big;                            /* 1: multiply v and normalised inputs by 1e4 */
     int no_states;                      /* pass NULL for optional states */
     int spread;                         /* enum kcp_spread or DEALT */
-    int again;                          /* 1: repeat, as the first case of a path */
+    int again;                          /* 1: repeat (first case that reaches a path) */
     int with_x0, with_dxt;              /* 1: stage 14 has input x0, dxt */
 };
 extern const char *const regime_name[], *const model_name[], *const storage_name[];
@@ -262,7 +262,7 @@ struct options {
     const char *object;                       /* shared object of the variant */
     int stop;                                 /* 1: stop at the first failure */
 };
-void repeats_begin(void);                     /* the next case counts as the first */
+void repeats_begin(void);                     /* the next case is the first of a list */
 extern int case_repeats;                     /* --repeats, usually 1 */
 /* `judged` selects the tolerance and the rounding of the inputs. A mutant computes
  * in double and is judged with all three storage types. */
