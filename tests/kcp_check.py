@@ -263,7 +263,7 @@ def worker(o):
 
 
 def run_workers(o, paths, here):
-    """Starts processes until each case is finished or has ended its process."""
+    """Starts processes until each case has finished or has crashed or hung."""
     lost, env = {}, dict(os.environ)
     env["PYTHONPATH"] = os.pathsep.join([os.getcwd(), env.get("PYTHONPATH", "")])
     while paths:
@@ -326,7 +326,7 @@ def report(o, rows, status):
 
 
 def row_of(path, lost, lines):
-    """Returns the verdict on one pass of a case, from its files and kcp-check's lines."""
+    """Returns the verdict on one pass of a case, from case files and kcp-check's lines."""
     case, pass_ = path.split(os.sep)[-2:]
     with open(os.path.join(path, "..", "words.txt")) as f:
         row = {"case": f"{case} {pass_}", "verdict": "fail", "why": "",

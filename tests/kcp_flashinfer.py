@@ -7,9 +7,9 @@ Next: regimes.py, the workloads.
   python tests/kcp_check.py --solution solution.json [--device cuda] [--case WORDS]
 
 A definition holds a PyTorch reference, the token recurrence in double.
---emit-flashinfer judges this reference before writing it. A workload is a regime (for
-example alike keys). Inputs that a random generator cannot give are in a .safetensors
-file. A solution is judged on the judge's own cases. Languages: python and triton.
+--emit-flashinfer judges this reference before writing it. A workload is a kind of
+input, e.g. nearly equal keys. Inputs that a random generator cannot give are in a
+.safetensors file. A solution is judged on kcp-check's cases. Languages: python and triton.
 """
 import importlib.util
 import inspect
@@ -111,7 +111,7 @@ def spec(name, model, title=""):
 
 
 def names_of(way):
-    """Returns inputs and outputs of a definition, in order."""
+    """Returns the names of a definition's inputs and of its outputs, in order."""
     inputs = list(GRADIENTS) + ["cu_seqlens", *SCALARS]
     if way == "forward":
         return inputs, ["o", "ht"]

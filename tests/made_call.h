@@ -69,7 +69,7 @@ static inline int made_field(const struct made_call *m, const char *name)
 }
 
 /* Allocates the arrays for the sizes of a.call. An array with more than `most` elements
- * is NULL. Numbers are small and different, and gates are negative. */
+ * is NULL. Numbers are 0.1, 0.2, ... 0.7, repeated; gates are negative. */
 static inline void made_arrays(struct made_call *m, int64_t most)
 {
     const struct kcp_call *c = &m->a.call;

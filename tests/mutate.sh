@@ -9,10 +9,10 @@
 # number of workers (1), each with a copy of the tree.
 #
 # A mutant changes one operator or number of one line. A mutant counts if it changes an
-# output by more than ten limits (kcp-check --keep, --against). Outputs are computed for
-# fifty cases of the file's stage, and for ten cases of each other stage that may use the
-# file. No list has these cases. Then at least one list of cases, which passes without the
-# mistake, must fail or not end. Lists of the file's stage run first.
+# output by more than ten times its limit (kcp-check --keep, --against) in fifty cases of
+# the file's stage or in ten cases of each other stage that may use the file. The judge's
+# lists lack these cases. If a mutant counts, at least one of the judge's lists that pass
+# without the mistake must fail or not end. Lists of the file's stage run first.
 set -u
 export LC_ALL=C
 B=${1:?} N=${2:?} SEED=${3:?}; shift 3
@@ -166,7 +166,7 @@ kept() {                       # STAGE [--quick]
     [ -s "$f" ]
 }
 # Sets $moved to 0 if the mistake changes no bit of the outputs, 1 if an output changes by
-# more than ten limits or the process crashes, and 2 if outputs change by less.
+# more than ten times its limit or the process crashes, and 2 if outputs change by less.
 moves() {                      # FILE
     moved=0 by=
     for s in $(outputs_of "$1"); do

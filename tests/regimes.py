@@ -1,4 +1,4 @@
-"""regimes.py -- lists one case per regime in which public KDA or GDN kernels were wrong.
+"""regimes.py -- lists cases: one per kind of input on which public kernels were wrong.
 
 Book: chapter 19, "The field, judged".  Checked by: tests/cli/plugins.sh, which judges
 these cases.  Next: kcp_flashinfer.py, where they are workloads; bench/peers/field.py.

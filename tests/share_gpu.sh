@@ -6,7 +6,7 @@
 #
 # NCCL refuses two ranks on one GPU unless the ranks are on different hosts. So each
 # process sets a different host id (NCCL_HOSTID), and the processes communicate over
-# sockets of this machine. Times mean nothing, but all traffic goes through NCCL.
+# sockets of this machine. The traffic is NCCL's; the times mean nothing.
 R=${1:-}
 case $R in '' | *[!0-9]* | 0)
     echo "share_gpu.sh: found '$R', expected a number of ranks, then a command" >&2

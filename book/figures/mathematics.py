@@ -88,7 +88,7 @@ def nesting():
         return [(i / n, (i + 1) / n, ink, name) for i in range(n)]
 
     def spread(y, start, end):
-        """Draws lines from a piece's ends to the next row, which enlarges the piece."""
+        """Joins a piece's ends to the ends of the next row, where the piece is larger."""
         line(at(start), y, at(0), y + 18, "soft", "stroke-dasharray:2 3")
         line(at(end), y, at(1), y + 18, "soft", "stroke-dasharray:2 3")
 

@@ -130,8 +130,8 @@ static int poke(char **v)
     return bad ? fail() : 0;
 }
 
-/* Replaces array [R,...] by the sum [...] of its rows. Rejects equal rows 0 and 1,
- * because ranks have different parts of a sum. */
+/* Replaces array [R,...] by the sum [...] of its rows. Row r is rank r's
+ * part of the sum. Fails if rows 0 and 1 are equal, because ranks' parts differ. */
 static void add_rows(struct npy *a)
 {
     double *x = a->data;

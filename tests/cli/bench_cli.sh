@@ -8,7 +8,7 @@ trap 'rm -rf "$W"; rm -f bench/results/bench-cli-*' EXIT
 failed=0
 wrong() { echo "bench_cli.sh: $*"; failed=1; }
 
-# Writes three rows of one case. The last row is from another system.
+# Writes kcp-bench's table: three rows of one case, the last row from another system.
 columns="stage variant form head_parts pass us us_p10 us_p90 bytes flops peer model gate"
 columns="$columns T H HV K V C sequences segments ranks save walk reuse_M copy product"
 columns="$columns verdict worst error allowed lengths"
@@ -21,8 +21,8 @@ tsv() { echo "$*" | tr ' ' '\t' | sed 's/-//g'; }
             1 1 1 recompute - - 4e12 7e14 ${verdict:-ok} o 0.004 0.006 -
     done
 } >"$W/a.tsv"
-# A row is kept only with a verdict of the same run and a digest of the kernel. A row of
-# another system needs neither.
+# A row of KCP becomes a record only with a verdict of the same run and a digest of the
+# kernel. A row of another system needs neither.
 command -v python3 >/dev/null || { echo "bench_cli.sh: python3 not found: records not tested"
     exit $failed; }
 kept=bench/results/bench-cli-test.tsv

@@ -9,8 +9,8 @@
 # commands that run first, all in shell syntax. A row with values runs once per value, with
 # $x set to the value. A $x at the start of the arguments is replaced by the value before
 # the shell reads the line. Pattern `=` means the first word of the arguments. Each run
-# gets a fresh copy of a folder. The nearest row `folder` above the run's row makes this
-# folder. If the status is 2, stderr must be one line "kcp-...: ..." that contains the
+# gets a fresh copy of the folder that is made by the nearest row `folder` above the run's
+# row. If the status is 2, stderr must be one line "kcp-...: ..." that contains the
 # pattern, stdout must be empty, and no file `out` may be made. If the status is not 2, the
 # output must contain the pattern.
 B=$(cd "${1:-build}" && pwd) || exit 2

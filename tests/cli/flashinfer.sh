@@ -25,7 +25,7 @@ expect() {                         # STATUS PATTERN option...
     [ $status != 2 ] || [ "$(grep -c . out)" = 1 ] || stop "$*: more than one line"
 }
 # Writes solutions in destination-passing style. Each solution is the reference, except that
-# `wrong` omits a tenth of k S.
+# `wrong` multiplies k S by 0.9.
 "$python" - <<'PY' || exit 1
 import json, kcp_flashinfer as k
 for name, language, change in (("right", "python", ""), ("wrong", "triton", "0.9 * "),

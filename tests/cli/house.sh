@@ -15,7 +15,7 @@ find ref comm cuda tests bench book -name '*.[ch]' -o -name '*.cu' -o -name '*.c
 
 # ref <- comm, cuda <- tests <- bench <- book: a directory may include itself and the
 # directories before it. A quoted name is a file in the includer's directory or in ref/,
-# or a path from the root. A chapter of cuda/ may include itself, tile/ and host/.
+# or a path from the root. A folder cuda/NN_name may include itself, tile/, host/.
 includes() {
     xargs grep -o '^ *# *include *"[^"]*"' <"$W/files" |
         sed 's/: *# *include *"/ /; s/"$//' | awk -v files="$W/files" '

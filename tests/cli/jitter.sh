@@ -12,21 +12,21 @@
 # one judge in seconds (150). MISTAKES="a b" selects mistakes.
 B=${1:-build} half=$2
 export LC_ALL=C
-# Most rows of the list remove one wait. Then a warp reads data that may not have arrived,
-# or overwrites data that another warp may still read. `wait_v` matters only with one gate
-# per channel, one warpgroup, and segments with more chunks than pipeline stages. Otherwise
-# a release of k implies the release of v. The first case has such segments, of 11 and 15
-# chunks. Other rows do not remove waits. In `walk_order`, a window does not continue from
-# the state after the previous window. In `walk_last`, the last window is omitted, although
-# other ranks need its map. In `one_factor` and `steps_factor`, a decay underflows. In
-# `maps_exit`, a block ends while the cluster's other block still arrives at its barriers.
-# In `share_beta`, `wide_decay` and `wide_decay_gdn`, beta is wrong or a decay is missing,
-# but only with many heads. Four waits are not in the list, because nothing fails on an H100
-# without these waits. Without the named barrier before kb dSa, each warp still reads only
-# columns that it wrote. Without the wait for `dots`, new values are loaded 1 us after the
-# products that read the old values. Without the wait for values, values still arrive before
-# the chain reads them, because gates arrive later. Without the wait before the second load
-# of the last step's g, `finish` has already read the previous g.
+# Most rows of the list below remove one wait. Then a warp reads data that may not have
+# arrived, or overwrites data that another warp may still read. `wait_v` matters only with
+# one gate per channel, one warpgroup, and segments with more chunks than pipeline stages.
+# Otherwise a release of k implies the release of v. The first of $cases has such segments,
+# of 11 and 15 chunks. Other rows make other mistakes. In `walk_order`, a window (the chunks
+# of one launch) does not continue from the previous window's map. In `walk_last`, the last
+# window is omitted, although other ranks need its map. In `one_factor` and `steps_factor`,
+# a decay underflows. In `maps_exit`, a block ends while the cluster's other block still
+# uses its barriers. In `share_beta`, `wide_decay` and `wide_decay_gdn`, beta is wrong or a
+# decay is missing, but only in cases with many heads. The list lacks four waits, without
+# which nothing fails on an H100. Without the named barrier before kb dSa, each warp still
+# reads only columns that it wrote. Without the wait for `dots`, new values are loaded 1 us
+# after the products that read the old values. Without the wait for values, values still
+# arrive before chain.cuh reads them, because gates arrive later. Without the wait before
+# the second load of the last step's g, `finish` has already read the previous g.
 mistakes() {
     all_mistakes | awk -F '|' -v only=" $MISTAKES " \
         'only == "  " || index(only, " " $1 " ")'
@@ -131,7 +131,7 @@ walk="$walk chain strip=4 walk=sequential"
 cases="$cases; live kda $walk; live gdn $walk"
 one="beta=sigmoid H=2 HV=8 K=128 V=128 C=64 lengths=700,900,65 l2norm h0 dht"
 one="$one gate=bounded"
-# Case `share` has 33 chunks of 144 heads, so that a block gets three chunks. Case `wide`
+# Case `share` has 33 chunks and 144 heads, so that a block gets three chunks. Case `wide`
 # has enough scans for all SMs, so that each block scans 128 columns.
 many="beta=sigmoid K=128 V=128 C=64 l2norm h0 dht gate=softplus"
 share="live kda $many H=36 HV=144 lengths=193"

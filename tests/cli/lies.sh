@@ -1,6 +1,6 @@
 #!/bin/sh
 # lies.sh -- checks that a variant fails with a message if it crashes, hangs, exits,
-# refuses, or differs between runs. The printed command must fail in the same way.
+# refuses, or differs between runs. The command that kcp-check prints must fail likewise.
 #
 # Book: CONTRIBUTING.md, "How the judge works".  Checked by: make test, which runs it.
 # Usage: lies.sh BUILD.  Next: tests/judge/plants/liar.c.
@@ -12,7 +12,7 @@ object() {                       # SOURCE OBJECT option...
         fail "$from $* does not compile"
 }
 # judged STATUS PATTERN option...: checks kcp-check's status and output. again: checks
-# that the command in the output fails with the same first line.
+# that the command that kcp-check printed fails with the same first line.
 judged() {
     want=$1 words=$2; shift 2
     timeout 100 "$B/kcp-check" "$@" >output 2>&1

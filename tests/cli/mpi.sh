@@ -91,7 +91,7 @@ expect 1 'rank 0: .*scale: rank 1 has 2, rank 0 has 1' 1 "$run" --in in --out no
     --out no --scale 2
 [ -e no ] && fail "ranks with unequal arguments have written outputs"
 
-# Calls that do not match must give an error on each rank, not a hang.
+# A send and a receive of unequal sizes must give an error on each rank, not a hang.
 for way in unequal unequal_long short long; do
     expect 1 'sent a message of another size' 3 env KCP_TIMEOUT_S=5 "$calls" $way
 done

@@ -7,7 +7,7 @@
 # Usage: run_cli.sh BUILD.  Next: cases.tsv, which has what is refused.
 . "$(dirname "$0")/run_common.sh"
 
-# same TOLERANCE BASE OPTIONS...: BASE with each of OPTIONS must give the results of BASE.
+# same TOLERANCE BASE OPTIONS...: BASE plus each of OPTIONS must give BASE's results.
 same() {
     tolerance=$1 base=$2; shift 2
     # shellcheck disable=SC2086

@@ -33,7 +33,7 @@ mkdir out; ln -s out link
 [ "$(stat -c %a out out/o.npy | tr '\n' ' ')" = "750 640 " ] && pass || fail umask
 rm -rf out link
 
-# After a kill of kcp-run --force, each folder must be complete or not exist.
+# After a kill of kcp-run --force, each output folder must have all files or not exist.
 gives first
 n=$(ls first | wc -l)
 for ms in 01 02 03 05 08 13 21 34; do
@@ -47,7 +47,7 @@ for ms in 01 02 03 05 08 13 21 34; do
     done
     [ $good = yes ] && pass || fail "killed after $ms ms: $(ls out*)"
 done
-# After two concurrent runs, the folder must have the complete set of one run.
+# After two concurrent runs, the folder must have all files of one run and none of the other.
 gives second --scale 2
 for i in 1 2 3 4 5 6 7 8; do
     rm -rf out out.*

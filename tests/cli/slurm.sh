@@ -16,7 +16,7 @@ ldd "$program" | grep -q libmpi || { echo "slurm.sh: built without MPI"; exit 0;
 [ "$(id -u)" = 0 ] || { echo "slurm.sh: not root: Slurm not tested"; exit 0; }
 W=$(mktemp -d) || exit 1
 started="" failed=0
-# A slurmd that is stopped while a job ends may hang.
+# A slurmd stopped while a job ends may hang, so stop() first waits for all jobs.
 stop() {
     i=0
     until [ -z "$(timeout 10 squeue -h 2>/dev/null)" ] || [ $i = 60 ]; do

@@ -1,5 +1,5 @@
 #!/bin/sh
-# text.sh -- tests kcp-text (make run): its page, and training on three files over ranks.
+# text.sh -- tests kcp-text (make run): the page it writes, and training over ranks.
 #
 # Book: none.  Checked by: make test, which runs it.  Next: cases.tsv, what it refuses.
 # Usage: text.sh BUILD.

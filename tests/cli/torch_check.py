@@ -221,7 +221,7 @@ if CUDA:
 def conv_case(name, group=None, cu=PACKED, cuts=None, W=4, states=True, act=D,
               bound=1e-12):
     """Compares y, states and gradients with PyTorch's convolution. With a group,
-    column 0 of the states is 0 and has no gradient, because no window reaches it."""
+    column 0 of the states is 0 and has no gradient, because no window needs it."""
     gen = torch.Generator().manual_seed(5)
     r = lambda *s: torch.randn(*s, generator=gen, dtype=D).to(act)
     x, w, b, dy = r(1, cu[-1], 6), r(6, W), r(6), r(1, cu[-1], 6)
@@ -430,7 +430,7 @@ def single():
         one_case("float32 gates, rounded", 6, LONG, (2, 2, 128, 128), gpu(B16, F32),
                  limits="rounded", round_gates=True)
         return
-    # A batch of B rows must equal B sequences. On a CPU, all types are computed in double.
+    # A batch of B rows must equal B packed sequences. A CPU computes all types in double.
     x, _, _ = draw(3, (0, 40), 1, 2, 8, 8, options())
     to = lambda kind: {n: t if t is None else t.to(kind) for n, t in x.items()}
     split = {n: None if t is None else t.reshape(2, 20, *t.shape[2:])
@@ -582,14 +582,14 @@ def ranks():
     world = dist.distributed_c10d._get_default_group()
     R, name = world.size(), f"{world.size()} ranks"
     for i, (what, cu, sizes, o) in enumerate(CASES):
-        # One KDA and one GDN case run in all forms. Other cases alternate forms.
+        # One KDA and one GDN case run with all forms of the exchange, other cases with one.
         for form in FORMS if i in (3, 6) else (FORMS[i % 4],):
             one_case(f"{what}, {form}, {name}", 40 + i, cu, sizes, o, form, world,
                      chunk=64 if CUDA else 16)
     uneven = [0] * (R - 1) + [cu[-1] // 2, cu[-1]]
     one_case("ranks without tokens", 50, *CASES[1][1:], group=world,
              cuts=uneven[:-2] + [CASES[1][1][-1] // 2, CASES[1][1][-1]])
-    # The state crosses shards shorter than the window, and a shard without tokens.
+    # The state crosses shards shorter than the window of W rows, and an empty shard.
     act, bound, steps = (B16, LIMITS[B16][0], range(1, R)) if CUDA else (D, 1e-12, range(1, R))
     for W in (4, 1, 7):
         for states in (True, False):

@@ -3,7 +3,7 @@
 #
 # Book: CONTRIBUTING.md, "How the judge works".  Checked by: HONEST, which passes.
 # Usage: wrong_comm.sh BUILD. Ranks are threads, or are on two GPUs (NCCL=2) or one GPU
-# (NCCL=2 SHARED=1). STAGES= and FORMS= select stages and forms. Next: ../share_gpu.sh.
+# (NCCL=2 SHARED=1). STAGES= and FORMS= select stages and exchanges. Next: ../share_gpu.sh.
 B=$(cd "${1:-build}" && pwd) || exit 1
 top=$PWD failed=0 seen=0
 W=$(mktemp -d) || exit 1
@@ -17,7 +17,7 @@ if [ -n "$NCCL" ]; then
     [ -z "$SHARED" ] ||
         how=--device run="env LIMIT=300 sh $top/tests/share_gpu.sh $NCCL"
 fi
-# of STAGE NAME GPU-VARIANT HOST-TWIN: selects the layer, its sizes and the forms.
+# of STAGE NAME GPU-VARIANT HOST-VARIANT: selects the layer, sizes and exchange algorithms.
 of() {
     if [ -n "$NCCL" ]; then layer=$3 sizes="K=64 V=64 C=64 lengths=21,810,30"
     else layer=$4 sizes="K=16 V=12 C=16 lengths=21,210,30"; fi
@@ -57,7 +57,7 @@ for stage in ${STAGES:-08 13 14 15 16}; do
             $run "$B/kcp-check" --variant "$W/$mistake.so" $how --limit 60 --repeats 2 \
                 --case "$(cases_of $stage "${form#any}")" --stage $stage >"$W/output" 2>&1
             status=$?
-            # A layer must fail by wrong values, not by a timeout or because nothing ran.
+            # A wrong layer must fail by wrong values, not by a timeout or because nothing ran.
             # Mistake ELSEWHERE must fail by a timeout of the library or of the judge.
             grep -q '^  FAIL .*: error ' "$W/output" && status=$status.wrong
             grep -Eq '^  FAIL .*(made no progress|ran past its time)' "$W/output" &&
