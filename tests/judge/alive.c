@@ -1,18 +1,17 @@
-/* alive.c -- computes how much of a sequence's initial state is left at the last cut.
+/* alive.c -- computes the share of a sequence's initial state left at the last cut.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_cases.c.
  * Next: family.c.
  *
- * If the state has decayed, a wrong value sent across a cut changes no output. So each
- * verdict contains the share of the state left at the last cut, or NaN if there is no
- * cut. */
+ * If the state has decayed, a wrong value sent across a cut between ranks changes no
+ * output. So each verdict contains this share, or NaN if no sequence crosses a cut. */
 #include "judge.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* Finds the last cut that a sequence crosses. Sets *t0 to the sequence's first token
- * and *T to its number of tokens before the cut. Returns 0 if there is no such cut. */
+ * and *T to the token count up to the cut. Returns 0 if there is no such cut. */
 static int stretch_before(const struct kcp_plan *p, int64_t *t0, int64_t *T)
 {
     int last = -1;

@@ -92,7 +92,7 @@ static void add_case(struct anchors *a, const char *words)
     k->seed = a->seed * 1000003u + (unsigned)k->id;
 }
 
-/* Copies the last case and makes the middle rank of the copy empty. */
+/* Adds a copy of the last case, but with an empty middle rank. */
 static void add_empty_rank(struct anchors *a)
 {
     struct kcase *k = add(a);
@@ -105,7 +105,7 @@ static void add_empty_rank(struct anchors *a)
         k->cuts[r] = (r - (r > R / 2)) * k->call.T / (R - 1);
 }
 
-/* Adds the cases of a row, once for each alternative of the longest list. */
+/* Adds the cases of a row of anchors.def, once per alternative of its longest list. */
 static void add_cases(struct anchors *a, const char *text)
 {
     char chosen[2000], *rest;

@@ -8,17 +8,17 @@
  * sequence. A kernel that multiplies rows of the next sequence by 0 is correct only if
  * the rows are finite, because 0 times NaN is NaN. Check `canonical` cuts segments at
  * fixed token numbers and requires equal bits on 1, 2, 3, 4 and 8 ranks, in the forms
- * that compose maps in order. tests/13, 15 and 16 run the same checks on the
- * references, with small sizes. */
+ * (exchange algorithms) that compose maps in order. tests/13, 15 and 16 run both checks
+ * on references. */
 #include "trial.h"
 
 #include <math.h>
 #include <string.h>
 
 /* Counts the bytes in which output o differs from the rows of output `to` that start at
- * row `first`. Bytes of sequence `bad` count in bytes[1], other bytes in bytes[0]. If k
- * is NULL, all count in bytes[0]. Skips the states of other ranks, which are NaN in
- * o->want. */
+ * row `first`. Differing bytes of sequence `bad` count in bytes[1], others in bytes[0].
+ * If k is NULL, all count in bytes[0]. Skips states that other ranks own (NaN in
+ * o->want). */
 static void count_bytes(const struct buffer *o, const struct buffer *to, int64_t first,
                         const struct kcase *k, int bad, int64_t bytes[2])
 {
@@ -60,8 +60,8 @@ static void fill_nan(struct tensor_set *to, const struct tensor_set *from,
     }
 }
 
-/* Fills one sequence after another with NaN. Counts the output bytes that change: in
- * the NaN sequence in bytes[1], in the other sequences in bytes[0]. */
+/* Fills one sequence at a time with NaN. Counts the output bytes that change: in the
+ * NaN sequence in bytes[1], in the other sequences in bytes[0]. */
 static int run_alone(const struct kcp_variant *v, const struct kcp_stage *s,
                      const struct memory *mem, const struct kcase *k,
                      enum kcp_pass pass, int64_t bytes[2], char *why, size_t n)

@@ -1,5 +1,5 @@
-/* case_text.c -- converts cases to and from text, which failures print and --case
- * reads.
+/* case_text.c -- converts cases to text, which the judge prints for failures, and
+ * back.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_cases.c.
  * Next: check.c. */
@@ -174,7 +174,7 @@ static int read_word(struct kcase *k, char *word, int *ncuts)
     return real(value, -1e30, 1e30, &c->scale) && c->scale != 0;
 }
 
-/* Maximum number of chunks per case, because a plan's tables have a row per chunk. */
+/* Maximum number of chunks per case, to limit memory: a plan has one row per chunk. */
 enum { PIECES = 1 << 20 };
 
 int case_parse(const char *text, struct kcase *k, char *why, size_t n)

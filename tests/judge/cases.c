@@ -3,10 +3,10 @@
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_cases.c.
  * Next: case_text.c.
  *
- * An axis is a property of a case that can expose an error: a length, a number of
- * ranks, a form. The short list contains every value of every axis and all pairs of
- * regime, ranks and form. The full list contains all pairs of all axes. Drawing ends
- * when none of 60 random cases adds a value or pair. */
+ * An axis is a property of a case that can expose an error: lengths, number of ranks,
+ * form (the exchange algorithm). The short list contains every value of every axis and
+ * all pairs of regime, ranks and form. The full list contains all pairs of all axes.
+ * Drawing ends when none of 60 random cases adds a value or pair. */
 #include "judge.h"
 #include <stdlib.h>
 #include <string.h>
@@ -24,8 +24,8 @@ static const int sizes[][2] = { { 16, 16 }, { 5, 7 }, { 32, 16 }, { 16, 48 }, { 
 /* Sizes that tensor-core kernels support. */
 static const int wide_sizes[][2] = { { 64, 64 }, { 128, 128 }, { 64, 128 },
                                      { 128, 64 } };
-/* Sizes of tall cases, for v1 kernels and kernels for any size up to 256. Tall case i
- * has sizes i, lengths tall_lens[i], HV > H, and value i of every other axis. */
+/* Sizes K, V of tall cases, for v1 kernels and kernels for any size up to 256. Tall
+ * case i has sizes i, lengths tall_lens[i], HV > H, and value i of every other axis. */
 static const int tall_sizes[][2] = { { 192, 16 }, { 144, 256 }, { 48, 208 },
                                      { 256, 240 } };
 static const int tall_lens[] = { 0, 2, 9, 1 };
@@ -63,8 +63,8 @@ static int matters(const struct kcp_stage *s, int axis)
 }
 
 /* Returns 1 if the list must contain all pairs of values of axes a and b or, for a ==
- * b, all values of axis a. Some mistakes need a pair: a wrong halo changes outputs only
- * if shards are short and windows wide. */
+ * b, all values of axis a. Some mistakes need a pair: a wrong halo (rows of earlier
+ * ranks) changes outputs only if shards are short and convolution windows wide. */
 static int is_required(const struct kcp_stage *s, int full, int a, int b)
 {
     int core = 1 << REGIME | 1 << MODEL | 1 << GATE | 1 << CHUNK | 1 << HEADS;
@@ -127,7 +127,7 @@ double case_scale(int K)
 }
 
 /* Returns the number of channels of a case of chapter 14: odd, or a multiple of 8 (16
- * bytes in bf16), or 1032, which is more than a block has threads. Long sequences get
+ * bytes in bf16), or 1032, more than the threads of a CUDA block. Long sequences get
  * few channels, because the reference is slow. */
 static int channels(const struct kcp_call *c, int id)
 {
@@ -145,8 +145,8 @@ static void case_of(struct kcase *k, int id, const int *row,
     k->id = id + wide * 1000;
     k->seed = seed * 1000003u + k->id;
     k->regime = row[REGIME];
-    /* Wide cases have more than one token, because the dbeta of a batch of one token is
-     * one dot product, which is ill-conditioned in bf16. */
+    /* Cases for tensor-core sizes (`wide`) have several tokens, because the dbeta of a
+     * single token is one dot product, which is ill-conditioned in bf16. */
     const int64_t *length = lens[wide && row[LENS] == 5 ? 4 : row[LENS]];
     for (; length[c->N] >= 0; c->N++) k->cu[c->N + 1] = k->cu[c->N] + length[c->N];
     c->T = k->cu[c->N];
@@ -239,7 +239,7 @@ struct kcase *cases_tall(const struct kcp_stage *s, uint64_t seed, int ranks, in
     return list;
 }
 
-/* Draws random token ranges and their owners. A rank may own several ranges or none. */
+/* Draws random token ranges and owner ranks. A rank may own several ranges or none. */
 static int deal(const struct kcase *k, int R, struct kcp_owners *o)
 {
     struct stream s = stream_of(k->seed, "owners");
@@ -258,7 +258,7 @@ static int deal(const struct kcase *k, int R, struct kcp_owners *o)
     return KCP_OK;
 }
 
-/* Fills *o with the owner of each token range, for a case that sets `spread`. */
+/* Fills *o with the rank that owns each token range, for a case that sets `spread`. */
 static int case_owners(const struct kcase *k, int R, struct kcp_owners *o,
                        const char **why)
 {

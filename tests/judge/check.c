@@ -4,7 +4,8 @@
  * trial.c.
  *
  * error = RMS(x - ref) / max(RMS(ref), 1e-6 natural size), per tensor, rank and head.
- * NaN and Inf always fail. Outputs that the reference does not write must stay NaN. */
+ * Natural sizes: judge.h. NaN and Inf always fail. Outputs that the reference does not
+ * write must stay NaN. */
 #include "judge.h"
 #include "tolerance.h"
 #include <math.h>
@@ -22,8 +23,8 @@ static int is_state(const char *f)
     return one_of(f, "o v_new u S map maps h h_out h_in h_back h_kept ht ot");
 }
 
-/* GDN-2's b is a gate. So, as for dbeta, each number of its gradient db is one dot
- * product with the state. */
+/* GDN-2's b is a gate. So each number of gradient db, like each number of dbeta, is one
+ * dot product with the state. */
 static int is_gate_b(const struct slice *s)
 {
     return !strcmp(s->field->name, "db") && s->call->model == KCP_GDN2;
@@ -43,8 +44,8 @@ static enum tolerance row_of(const struct slice *s, int is_M)
 
 /* Returns the limit for alike (nearly equal) keys, which make I + L ill-conditioned. If
  * keys are equal, rounding the inputs to bf16 changes dv, da (DPLR), domega (GDN-2) and
- * dbeta_base (chapter 15) by 1e-2. DPLR's db has this limit already at a cosine of 0.9:
- * rounding changes db by 2e-3, but kernel v2_tiles errs by 1.4e-2. */
+ * dbeta_base (chapter 15) by 1e-2. So their limit rises at cosines over 0.9, but that
+ * of DPLR's db at 0.9: rounding changes db by 2e-3, and kernel v2_tiles by 1.4e-2. */
 static double alike_limit(const struct slice *s, double limit, int twice)
 {
     const char *f = s->field->name;
@@ -104,7 +105,7 @@ static struct view view_of(const struct slice *s, int part)
     return w;
 }
 
-/* Returns 1 if element i is in the columns that w selects. A map has V+K columns. */
+/* Returns 1 if element i is in the columns of a map (of V+K) that view w selects. */
 static int inside(const struct slice *s, const struct view *w, int64_t i)
 {
     if (s->field->store != KCP_MAP) return 1;
@@ -210,7 +211,7 @@ static double size_of(const struct slice *s, const struct view *v, int64_t h,
     return size;
 }
 
-/* Returns the factor by which the limit for n numbers rises. The RMS of n rounding
+/* Returns the factor by which an RMS limit rises for n numbers. The RMS of n rounding
  * errors has a relative standard deviation of 1 / sqrt(2 n): a fifth for n = 12. */
 static double by_chance(int64_t n)
 {
@@ -219,10 +220,10 @@ static double by_chance(int64_t n)
 
 /* Returns the largest factor by which a limit may rise. In bf16 the factor is 4, but 8
  * for a batch of two tokens and 16 for one token. The output of one token is a dot
- * product times a row, and the terms of the dot product may cancel: on an H200, three
- * of seventeen seeds needed a factor of 5. In fp32 the factor is 40, and 40 times the
- * fp32 limit is a twelfth of the bf16 limit for an output, and a fifth for the gradient
- * of a gate. */
+ * product q k times row v, and the terms of q k may cancel: on an H200, three of
+ * seventeen seeds needed a factor of 5. In fp32 the factor is 40, and 40 times the fp32
+ * limit is a twelfth of the bf16 limit for an output, and a fifth for the gradient of a
+ * gate. */
 double limit_rises_by(enum kcp_storage judged, const struct kcp_call *c)
 {
     const double tokens = fmax(1, (double)(c->plan ? c->plan->T : c->T));
@@ -268,8 +269,8 @@ static double times_moved(const struct slice *s)
     return (many ? 6 : 3) * roundings(s);
 }
 
-/* Returns the limit of a head whose error `err` exceeds the plain limit `tol`. For M
- * the limit stays `tol`. */
+/* Returns the limit of a head whose error `err` exceeds the plain limit `tol`. For part
+ * M of maps the limit stays `tol`. */
 static double conditioned(const struct slice *s, const struct view *v, int64_t h,
                           double size, int64_t all_outer, double tol, double err)
 {
@@ -291,11 +292,11 @@ static double conditioned(const struct slice *s, const struct view *v, int64_t h
     return limit;
 }
 
-/* Returns the limit of row a of head h. One wrong token among many hardly changes the
- * error of the head, so each row also has a limit. The row's limit is three times the
- * head's limit, or 1.5 times the limit from the effect of one more rounding on the row,
- * whichever is larger. Correct kernels reach 2.9 times the head's limit in forward and
- * 1.8 times in backward (H200, seeds 4 to 6). In chapter 16, and if the effect of
+/* Returns the limit of token row a of head h. One wrong token among many hardly changes
+ * the error of the head, so each row also has a limit. The row's limit is three times
+ * the head's limit, or 1.5 times the limit from the effect of one more rounding on the
+ * row, whichever is larger. Correct kernels reach 2.9 times the head's limit in forward
+ * and 1.8 times in backward (H200, seeds 4 to 6). In chapter 16, and if the effect of
  * rounding is unknown, the factor is five instead of three. With alike keys, rows at
  * the end of a chunk have errors far above the effect of one more rounding, so the row
  * limit is five times the head's limit. */

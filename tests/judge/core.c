@@ -45,7 +45,7 @@ static void move_to_front(int i)
 }
 
 /* Returns the index of the first case in which the mutant's error exceeds the limit.
- * Returns -1 if there is no such case, or if the mutant first fails in another way. */
+ * Returns -1 if there is none or the mutant first fails otherwise (e.g. crashes). */
 static int rejected_by(struct isolated *x, int n, enum kcp_storage judged,
                        struct verdict *t)
 {
@@ -189,8 +189,8 @@ static struct kcase *list_of(const struct kcp_stage *s, const struct kcp_variant
     return memcpy(list, o->given, (size_t)*n * sizeof *list);
 }
 
-/* Returns how many of the two passes were n/a in a case whose other pass ran. A pass
- * that the variant's record excludes does not count. */
+/* Returns how many passes (forward, backward) were n/a in a case whose other pass ran.
+ * A pass that the variant's record excludes does not count. */
 static int count_passes_na(const struct kcp_variant *v, const struct tally *y)
 {
     return (y->no_forward && strncmp(v->shapes, "backward;", 9)) +
@@ -305,8 +305,8 @@ int judge_object(const struct kcp_variant *v, const struct options *o,
     return err;
 }
 
-/* If a stage has ranks, judges the stage's reference like a variant, against the token
- * recurrence. */
+/* If a stage runs on several ranks, judges its reference like a variant, against the
+ * token recurrence. */
 static void judge_reference(const struct kcp_stage *s, const struct options *o,
                             struct kcp_report *rep)
 {

@@ -20,7 +20,7 @@ static const char *setting(const char *name)
     return s && *s ? s : NULL;
 }
 
-/* Lists the names under which checks of no stage are grouped, then the stages. */
+/* Lists the names of groups of checks that belong to no stage, then the stages. */
 static int find_stages(const char *name[MOST_STAGES])
 {
     const char *only = setting("STAGE");

@@ -7,9 +7,9 @@
  * case_007/words.txt contains the case as text for --case. case_007/forward/ contains
  * the inputs, one file per field (do.npy for do_), and case.txt with sizes and options.
  * Another program writes one output file per field to the same directory. By default
- * the cases are random cases and anchors, of small and of tensor-core sizes, and cases
- * with K != V up to 256. With --small only small random cases are written, with
- * --shapes only cases with the given K and V, with --case only the given cases. */
+ * the cases are random cases and anchors (fixed cases), of small and tensor-core sizes,
+ * and cases with K != V up to 256. With --small only small random cases are written,
+ * with --shapes only cases with the given K and V, with --case only the given cases. */
 #include "emit.h"
 #include "base/npy.h"
 #include "paths.h"

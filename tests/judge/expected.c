@@ -40,9 +40,9 @@ static double rms(const struct tensor *t)
     return t && t->n ? sqrt(s / t->n) : 0;
 }
 
-/* Returns sqrt(2 C / 3), the ratio of the error of a sum of dg to that of a sum whose
- * terms have independent errors. A token's dg is the sum of dG from this token to the
- * chunk's end, so an error of one dG changes dg of all earlier tokens. */
+/* Returns sqrt(2 C / 3), the error of a sum of dg divided by that of a sum whose terms
+ * have independent errors. G is the sum of g up to a token, so dg is the sum of dG from
+ * the token to the chunk's end, and an error of one dG changes all earlier dg. */
 static double correlation(const struct kcp_call *c)
 {
     return sqrt(fmax(1, 2.0 / 3 * fmin(c->C, (double)c->T)));
@@ -87,8 +87,8 @@ static void drop_states(struct tensor_set *b, const struct kcp_stage *s)
                 tensor_drop(b, states[j]);
 }
 
-/* Changes each input by up to half a unit in the last place of its type. Changes beta
- * like a bf16 input, because bf16 kernels round the product of A and beta. */
+/* Changes each input by up to half a unit in the last place of its type. For bf16,
+ * changes beta like a bf16 input, because kernels round the product of A and beta. */
 static void round_once_more(struct tensor_set *in, const struct kcase *k,
                             enum kcp_storage judged)
 {
@@ -171,7 +171,7 @@ static int move_once(struct tensor_set *to, const struct kcase *k,
 
 /* Draws one more random rounding of the inputs, and adds the squared changes of the
  * outputs to current->sums. One draw is not enough for an output that depends on few
- * numbers: eight draws changed one gradient by 2e-3 to 1.4e-2. */
+ * numbers: in eight draws the change of one gradient was 2e-3 to 1.4e-2. */
 static int add_draw(const struct kcp_plan *p)
 {
     struct tensor_set one = { 0 };
@@ -194,7 +194,7 @@ static int add_draw(const struct kcp_plan *p)
     return status;
 }
 
-/* Sets current->moved to sqrt(sum of the squares of `draws` draws / MOVED_DRAWS). */
+/* Sets current->moved to sqrt(sum of squares of `draws` draws / MOVED_DRAWS). */
 static int find_moved(int draws)
 {
     const int R = current->stage->ranks ? current->k.call.R : 1;

@@ -3,8 +3,8 @@
  * Book: chapters 15 and 16, and field notes "Inputs are part of the proof".
  * Checked by: tests/judge/self_cases.c.  Next: tests/15_scan/checks.c.
  *
- * With independent random a and b the state of DPLR grows without bound. So, as in
- * RWKV-7, a = -κ with |κ| = 1 and b = η κ with 0 < η < 1 per channel, so that each
+ * With independent random vectors a and b the state of DPLR grows without bound. So, as
+ * in RWKV-7, a = -κ with |κ| = 1 and b = η κ with 0 < η < 1 per channel, so that each
  * token removes a part of the state along κ. In cases with alike keys, the vectors κ
  * are alike too, and the gates η are near 1. */
 #include "judge.h"
@@ -51,7 +51,7 @@ void family_draw(struct tensor_set *b, const struct kcase *k)
     }
 }
 
-/* Draws a mask in runs with a mean length of `run` tokens. The entries of a run are
+/* Draws a mask in runs with a mean length of `run` entries. All entries of a run are
  * `value` with probability `chance`, else !value. A run may cover whole ranks. */
 static void mask(struct tensor_set *b, const struct kcase *k, const char *name,
                  const char *shape, double chance, double run, int value)
@@ -66,7 +66,7 @@ static void mask(struct tensor_set *b, const struct kcase *k, const char *name,
 }
 
 /* Draws the inputs of chapter 15. alpha_base contains the logits of decays. W_alpha is
- * small, so that spikes change decays little. */
+ * small, so that a spike (input 0 or 1) has little effect on the decays. */
 void spike_draw(struct tensor_set *b, const struct kcase *k)
 {
     add_decays(b, k, "alpha_base", KCP_ACTV);

@@ -120,9 +120,9 @@ static void scale_row(double *x, int K, double length)
     for (int j = 0; j < K; j++) x[j] *= length / sqrt(sum);
 }
 
-/* Makes rows of unit length. The cosine of any two rows is near c. A row is sqrt(c) u +
- * sqrt(1 - c) x, where all rows have the same unit vector u, and x is a random unit
- * vector orthogonal to u. */
+/* Makes rows of unit length. The cosine of the angle between any two rows is near c. A
+ * row is sqrt(c) u + sqrt(1 - c) x, where all rows have the same unit vector u, and x
+ * is a random unit vector orthogonal to u. */
 static void make_alike(struct tensor *t, uint64_t seed, int K, double c)
 {
     struct stream s = stream_of(seed, "alike");
@@ -246,8 +246,8 @@ static void draw_conv(struct tensor_set *b, const struct kcase *k)
     if (k->with_h0) add_normal(b, k, "bias", "D", KCP_ACC, .5);
 }
 
-/* Stages 01 and 14 to 16 have their own inputs. Another stage has the inputs of a layer
- * if the stage has ranks, and otherwise outputs of earlier chapters. */
+/* Stages 01 and 14 to 16 have their own inputs. Other stages have the inputs of a layer
+ * if they run on several ranks, and otherwise outputs of earlier chapters. */
 enum source source_of(const struct kcp_stage *s)
 {
     if (!strncmp(s->name, "01", 2)) return OF_STEP;
@@ -261,8 +261,8 @@ enum source source_of(const struct kcp_stage *s)
 static const char drawn[] = " A_log dt_bias h0 dht weight bias x0 dxt drop active o0 "
                             "dot a b omega ";
 
-/* In cases with an even id, draws all other optional inputs of stages with ranks, so
- * that a new optional field needs no code here. */
+/* In cases with an even id, draws all other optional inputs of stages that run on
+ * ranks, so that a new optional field needs no code here. */
 static void draw_more(struct tensor_set *b, const struct kcase *k,
                       const struct kcp_stage *s)
 {
@@ -289,8 +289,8 @@ int inputs_draw(struct tensor_set *b, const struct kcase *k, const struct kcp_st
     return KCP_OK;
 }
 
-/* Some words have no effect in some stages: chapter 14 has no keys, chapters 15 and 16
- * read gates after activation, and GLA has no beta. */
+/* Some words of a case's text have no effect in some stages: chapter 14 has no keys,
+ * chapters 15 and 16 read gates after activation, and GLA has no beta. */
 const char *inputs_ignore(const struct kcp_stage *s, const struct kcase *k)
 {
     const enum source from = source_of(s);

@@ -4,10 +4,10 @@
  * Next: core.c.
  *
  * The judge's process and the variant's process share memory, which contains images
- * (copies) of a trial's arrays. A request describes the ranks of a trial. The variant's
- * process copies the images into arrays, runs the variant, copies the arrays back and
- * replies with a status. With --here, and under a launcher, the variant runs in the
- * judge's process. Isolation is no protection against malicious variants; use a
+ * (copies) of a trial's arrays. A request to run a trial describes its ranks. The
+ * variant's process copies the images into arrays, runs the variant, copies the arrays
+ * back and replies with a status. With --here, and under a launcher, the variant runs
+ * in the judge's process. Isolation is no protection against malicious variants; use a
  * container. */
 #define _DEFAULT_SOURCE                        /* for MAP_ANONYMOUS and madvise */
 #include "isolation.h"

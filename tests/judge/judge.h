@@ -3,8 +3,8 @@
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_trials.c.
  * Next: core.c, which walks stages, variants and cases.
  *
- * The judge finds inputs and outputs by name in a stage's field table, so a new variant
- * needs no new code. */
+ * The judge finds a variant's inputs and outputs by name in the stage's field table, so
+ * a new variant needs no new code here. */
 #ifndef KCP_JUDGE_H
 #define KCP_JUDGE_H
 
@@ -57,9 +57,9 @@ struct kcase {
 extern const char *const regime_name[], *const model_name[], *const storage_name[];
 extern const char *const gate_name[], *const beta_name[];
 /* Draws a list of *n cases of a stage, which the caller frees. The list covers every
- * value of each axis, and all pairs of regime, ranks and form; with `full`, all pairs
- * of all axes. With `wide`, K and V are 64 or 128 and C = 64, the sizes of tensor-core
- * kernels. If ranks > 0, R = ranks. */
+ * value of each axis (property), and all pairs of regime, ranks and form; with `full`,
+ * all pairs of all axes. With `wide`, K and V are 64 or 128 and C = 64, the sizes of
+ * tensor-core kernels. If ranks > 0, R = ranks. */
 struct kcase *cases_make(const struct kcp_stage *s, int full, int wide, uint64_t seed,
                          int ranks, int *n);
 /* Returns the anchors, the fixed cases of every list (see anchors.def). Their ids start
@@ -98,7 +98,7 @@ double tensors_apart(const struct tensor_set *a, const struct tensor_set *b,
                      const char *name);
 /* Runs the references of stages 02 to 11 that precede stage `end` in pass `pass`. If
  * `end` is 17, runs the references before 04; if `end` is 07 or 12, runs all. For part
- * KCP_REVERSE also runs `end`, because this part reads what part KCP_LOCAL writes. */
+ * KCP_REVERSE also runs `end`, whose part KCP_LOCAL writes what KCP_REVERSE reads. */
 int  pipeline_chunks(struct tensor_set *b, const struct kcase *k,
                      const struct kcp_stage *end, enum kcp_pass pass);
 /* Changes each number, like one more rounding, by up to half a unit in the last
@@ -115,8 +115,8 @@ void pipeline_disturb(struct tensor_set *b, const struct kcase *k,
 int  pipeline_disturbed(struct tensor_set *b, const struct kcase *k,
                         enum kcp_storage storage);
 int  pipeline_oracle(struct tensor_set *b, const struct kcase *k, int backward);
-/* Runs the whole batch of stages 14 to 16 on one rank, with the oracle if there is
- * one. */
+/* Runs the whole batch of stages 14 to 16 on one rank, with the stage's oracle or, if
+ * it has none, the stage's reference. */
 int  pipeline_one_rank(struct tensor_set *b, const struct kcp_stage *s,
                        const struct kcase *k, enum kcp_pass pass);
 /* gradients.c: compares the gradients of a case with differences of outputs, once for
@@ -138,9 +138,9 @@ double mean_logit(const struct kcase *k);
 void spike_draw(struct tensor_set *b, const struct kcase *k);
 void family_draw(struct tensor_set *b, const struct kcase *k);
 /* alive.c: returns the share of a state left at the last cut, or NaN if no sequence
- * crosses a cut. Runs the oracle of stage s, or its reference, on the tokens before the
- * cut: the initial state has random entries 1 and -1, v is 0, and b has the other
- * inputs. */
+ * crosses a cut. Runs the oracle of stage s, or the stage's reference, on the tokens
+ * before the cut: the initial state has random entries 1 and -1, v is 0, and b has the
+ * other inputs. */
 double alive_state(const struct tensor_set *b, const struct kcp_stage *s,
                    const struct kcase *k, const struct kcp_plan *p);
 

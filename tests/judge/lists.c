@@ -23,7 +23,7 @@ static struct kcase *joined(struct kcase *list, int *n, struct kcase *more, int 
     return both ? both : list;
 }
 
-/* Returns 1 if the kernel supports case k and case k reaches row p. */
+/* Returns 1 if the kernel supports case k and case k reaches row p of the table. */
 static int reaches(const struct kcp_stage *s, const char *kernel,
                    const struct kcp_path *p, const struct kcase *k,
                    const struct kcp_device *d)
@@ -105,8 +105,8 @@ int case_for_path(const struct kcp_stage *s, const char *kernel,
 }
 
 /* Adds a case for each row of the table of paths that belongs to this kernel but that
- * no case in the list reaches. A row with K "64 128" gets a case per K, because the
- * code differs. */
+ * no case in the list reaches. A row with K "64 128" gets a case per K, because kernels
+ * have different code per K. */
 static struct kcase *cases_for_paths(const struct kcp_stage *s, const char *kernel,
                                      enum kcp_storage storage, const struct options *o,
                                      const struct kcp_device *d, struct kcase *list,
@@ -134,7 +134,7 @@ static struct kcase *cases_for_paths(const struct kcp_stage *s, const char *kern
     return list;
 }
 
-/* Moves the last `few` cases after case 0, for kernels that do not support case 0. */
+/* Moves the last `few` cases after case 0; kernels without case 0 begin with these. */
 static void put_second(struct kcase *list, int n, int few)
 {
     struct kcase last[FIRST_WIDE];

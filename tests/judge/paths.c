@@ -20,7 +20,7 @@ static int add_once(const struct kcp_path *p, const struct kcp_path **out, int n
     return n + 1;
 }
 
-/* Adds the row that runs the call of q, and the rows that are branches of this row. */
+/* Adds the row of the table of paths that runs call q, and the row's branches. */
 static int add_taken(const struct kcp_query *q, const struct kcp_path **out, int n,
                      int max)
 {
@@ -32,9 +32,9 @@ static int add_taken(const struct kcp_query *q, const struct kcp_path **out, int
     return n;
 }
 
-/* Returns 1 if the table of paths selects the forward that runs before a backward (even
- * ids), or 0 if the forward with the backward's name runs (odd ids). Users may call
- * either forward. */
+/* A backward needs a forward that runs first. Returns 1 if the table of paths selects
+ * this forward (even ids), or 0 if it is the forward with the backward's name (odd
+ * ids). Users may call either. */
 static int is_layer_of_all(int id) { return id % 2 == 0; }
 
 const struct kcp_variant *paths_forward_before(const struct kcp_variant *back,
@@ -124,7 +124,7 @@ const char *paths_reached_by(const struct kcp_path *p, const char *stage)
     return first;
 }
 
-/* Returns 1 if row p needs another number of ranks than --ranks. */
+/* Returns 1 if no case with as many ranks as --ranks reaches row p of the table. */
 static int needs_other_ranks(const struct kcp_path *p, const struct kcp_stage *s,
                              const struct options *o)
 {
@@ -203,8 +203,8 @@ const struct listed *paths_list(const char *stage, const char *kernel,
     return l;
 }
 
-/* Prints the cases that reach row p among a stage's cases for `kernel`, e.g.
- * "08/3,08/7". Returns the number of cases printed so far. */
+/* Of a stage's cases for `kernel`, prints those that reach row p of the table of paths,
+ * e.g. "08/3,08/7". Returns the number of cases printed so far. */
 static int print_cases_of(const struct kcp_path *p, const char *stage,
                           const char *kernel, const struct kcp_device *d,
                           const struct options *o, char *printed, int found)
@@ -217,8 +217,8 @@ static int print_cases_of(const struct kcp_path *p, const char *stage,
     return found;
 }
 
-/* Prints all cases that reach row p. Cases of stage 13 also reach rows of 08, because a
- * forward runs first and writes the saved block. */
+/* Prints all cases that reach row p of the table of paths. Cases of stage 13 also reach
+ * rows of 08, because a forward runs first and writes the saved block. */
 static void print_cases(const struct kcp_path *p, const struct kcp_device *d,
                         const struct options *o)
 {

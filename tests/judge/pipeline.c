@@ -30,7 +30,7 @@ static int grid_add(struct tensor_set *b, const struct kcp_context *x,
     return KCP_OK;
 }
 
-/* Adds up the gradient of a parameter over stretches (parts of sequences). */
+/* Adds up the gradients of a parameter that segments (parts of a sequence) have. */
 static void add_parts(struct tensor_set *b, const struct kcp_call *c, const char *name,
                       const char *shape, const char *parts)
 {
@@ -47,8 +47,8 @@ static void sum_parts(struct tensor_set *b, const struct kcp_call *c)
     add_parts(b, c, "ddt_bias", "HV KG", "ddt_part");
 }
 
-/* Fills the state at the start of each stretch with the sequence's row of h0, or 0; in
- * backward, the gradient at the stretch's end with the row of dht, or 0. If the case
+/* Fills the state at the start of each segment with the sequence's row of h0, or 0; in
+ * backward, the gradient at the segment's end with the row of dht, or 0. If the case
  * treats the start (in backward, the end) as a cut, tensor `all` (h_in, dh_out) gets
  * random numbers, and tensor `own` (h_start, dh_end) gets 0. */
 static void fill_states(struct tensor_set *b, const struct kcase *k,
@@ -109,10 +109,10 @@ static void fill_ladder(struct tensor_set *b, const struct kcp_call *c,
     }
 }
 
-/* Runs chapters 02, 03, 04, 05, 09, 11, 10, then 02 backward, on the stretches of one
+/* Runs chapters 02, 03, 04, 05, 09, 11, 10, then 02 backward, on the segments of one
  * rank. Stops before stage `end` (04 if `end` is 17) in this pass, or runs all if `end`
- * is NULL. For part KCP_REVERSE, also runs stage `end`. If `after` is not NULL, calls
- * `after` after each stage. */
+ * is NULL. If the case's part is KCP_REVERSE, also runs `end`. If `after` is not NULL,
+ * calls `after` after each stage. */
 static int chunk_stages(struct tensor_set *b, const struct kcase *k,
                         const struct kcp_stage *end, enum kcp_pass pass,
                         void (*after)(struct tensor_set *, const struct kcase *,
@@ -210,9 +210,9 @@ static double terms_of(const struct tensor_set *b, const struct kcp_call *c, int
     return sum;
 }
 
-/* Changes dg as rounding would. The dg of a token is the sum of dG from this token to
- * the end of the chunk. Each dG has a rounding error, which stays in the sum even if
- * the dG cancel. */
+/* Changes dg as rounding would. A token's dg is the sum of dG (G: sum of g in the
+ * chunk) from this token to the end of the chunk. Each dG has a rounding error, which
+ * stays in the sum even if the dG cancel. */
 static void disturb_sums(struct tensor *dg, const struct tensor_set *b,
                          const struct kcase *k, enum kcp_storage storage,
                          uint64_t *seed)
@@ -251,8 +251,8 @@ void pipeline_disturb(struct tensor_set *b, const struct kcase *k,
     }
 }
 
-/* Fills tensor `name`, which has one state per sequence, from the states of stretches.
- * A sequence without tokens gets its row of tensor `given`, or 0. */
+/* Fills tensor `name`, which has one state per sequence, from the states of segments. A
+ * sequence without tokens gets the sequence's row of tensor `given`, or 0. */
 static void states_of_sequences(struct tensor_set *b, const struct kcp_plan *p,
                                 const struct kcp_call *c, const char *name,
                                 const char *of_stretches, const char *given)

@@ -14,8 +14,7 @@ const struct plant *planted;
 /* ---- mistakes in a field of any stage, found by its name in the field table */
 static int reference(void *args) { return stage_find(planted->stage)->ref(args); }
 
-/* Returns the error limit of the plant's stage for the storage type of the plant's
- * cases. */
+/* Returns the limit of the plant's stage for the storage type of the plant's cases. */
 static double limit(int backward)
 {
     const int number = atoi(planted->stage);
@@ -107,7 +106,7 @@ static int scales_pass(void *args)
     return status;
 }
 
-/* Gives chunk 1 an error of 30 limits, and chunk 3 an error of 3000 limits. */
+/* Gives chunk 1 an error of 30 times the limit, and chunk 3 of 3000 times the limit. */
 static int scales_chunks(void *args)
 {
     struct kcp_chunk *a = args;
@@ -342,9 +341,9 @@ static int forward_moves_ht(struct kcp_forward *a)
 #define PLAIN .at = 0
 
 /* The plants and the words that their verdicts must contain: "ok,", "marginal", "n/a";
- * "o wrong in head 1" or "NaN in o", with prefix "forward " for the forward before 13;
- * or an error message of the judge. If the cases begin with "bf16: ", the limits of
- * bf16 apply. */
+ * "o wrong in head 1" or "NaN in o", with prefix "forward " for the forward that runs
+ * before stage 13; or an error message of the judge. If the cases begin with "bf16: ",
+ * the limits of bf16 apply. */
 const struct plant plants[] = {
     { "honest", "04", reference, NULL, "ok,", PLAIN },
     { "one_nan", "04", puts_number, NULL, "NaN in o", IN("o", 0, NAN) },

@@ -4,8 +4,8 @@
  * self_lists.c.  Next: plants.c.
  *
  * A plant is a variant with one mistake. self_trials.c judges each plant of table
- * `plants` on its own cases and compares the words of the verdict. self_lists.c
- * contains other plants, which the judge's lists of cases must reject. */
+ * `plants` on its row's cases, and compares the verdict with the expected words.
+ * self_lists.c has other plants, which the judge's lists of cases must reject. */
 #ifndef KCP_PLANTS_H
 #define KCP_PLANTS_H
 

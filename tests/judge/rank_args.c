@@ -5,7 +5,7 @@
  *
  * A rank gets its shard of every tensor with one row per token, and the state rows that
  * the rank owns. Other state rows are NaN, so that an output computed from these rows
- * is wrong. A stage without ranks is treated as R = 1. Every buffer has an image, a
+ * is wrong. A stage without ranks is treated as one rank. Every buffer has an image, a
  * copy on the host with fences. Before the variant runs, images are copied into arrays
  * in the variant's memory. */
 #include "trial.h"
@@ -34,8 +34,8 @@ static int owns(const struct rank_args *s, const struct kcp_field *f, int n)
     return (at_end ? s->plan->ht_rank : s->plan->h0_rank)[n] == s->call.r;
 }
 
-/* Returns a copy of the rows of a tensor that this rank gets, `width` bytes per number.
- * In rows of other ranks all bits are 1, which is NaN. The caller frees the copy. */
+/* Copies tensor t's rows that this rank gets, `width` bytes per number. In rows of
+ * other ranks all bits are 1, which is NaN. The caller frees the copy. */
 static void *rows_of(const struct rank_args *s, const struct kcp_field *f,
                      const struct tensor *t, size_t width, struct buffer *o)
 {

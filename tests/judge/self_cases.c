@@ -207,7 +207,7 @@ KCP_CHECK(check_00_enough) = { "00_judge", "enough",
     "every stage has at least five mutants, and a twin without a mistake", enough };
 
 /* ---- words such as "alike" change the inputs of each stage that reads them */
-/* Returns a hash of the inputs, or 0 if the stage rejects a word. */
+/* Returns a hash of the inputs, or 0 if the stage rejects a word of the case's text. */
 static uint64_t hash_inputs(const struct kcp_stage *s, const char *words)
 {
     struct tensor_set b = { 0 };

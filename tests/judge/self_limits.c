@@ -22,8 +22,8 @@ static const double *moved(const char *field, int draws)
 
 /* A slice of field `field`. All expected numbers are `want`. Computed numbers are
  * `want` + `off` in the first `rows` rows (only in row 10 if `rows` is -1), and `want`
- * in other rows. The whole tensor contains only `all`. One more rounding changes each
- * number by `moves`, but row 10 by `row_moves` if `rows` is -1. */
+ * in other rows. All numbers of the whole tensor are `all`. One more rounding changes
+ * each number by `moves`, but row 10 by `row_moves` if `rows` is -1. */
 struct made {
     const char *what, *stage, *field;
     int tokens, of, width, rows;

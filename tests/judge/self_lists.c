@@ -5,7 +5,7 @@
  *
  * Each mistake was once in a kernel that passed the judge. A plant, a variant with one
  * mistake, is rejected like a mutant: by a value whose error exceeds the limit. Two
- * plants refuse the call, and are rejected by their status. */
+ * plants return an error, and are rejected by this status. */
 #include "checked.h"
 #include "paths.h"
 #include "trial.h"
@@ -89,8 +89,8 @@ static int needs_ops(void *args)
     return ((struct kcp_forward *)args)->ops ? ref_forward(args) : KCP_BAD;
 }
 
-/* Makes each block of form `pipeline` floor(V / blocks) columns wide. The columns that
- * are left over are wrong on all ranks except the first. */
+/* Splits the states that form `pipeline` sends into blocks of floor(V / blocks)
+ * columns. The columns that are left over are wrong on all ranks except the first. */
 static int even_blocks(void *args)
 {
     struct kcp_forward *a = args;

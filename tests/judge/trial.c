@@ -98,8 +98,9 @@ const char *forward_prefix(const struct kcp_field *f)
 int (*trial_forward)(struct kcp_forward *) = ref_forward;
 
 /* Runs a forward before backward v: the forward that writes the block format of v (see
- * paths.c), or the reference. The reference also runs before mutants and twins, because
- * their forwards save no block. The forward's o and ht are outputs of the trial. */
+ * paths.c), or the reference. The reference also runs before a mutant and its twin (the
+ * same code without the mistake), because their forwards save no block. The forward's o
+ * and ht are outputs of the trial. */
 static int run_forward(struct rank_args *s, const struct kcp_variant *v)
 {
     const struct kcp_stage *back = stage_find("13_backward");

@@ -105,7 +105,7 @@ double *numbers_of(const struct buffer *o, const char *image);
 const struct kcp_field *trial_field(const struct kcp_stage *s, int i);
 const struct kcp_stage *stage_of_field(const struct kcp_stage *s,
                                        const struct kcp_field *f);
-/* Returns "forward's " if f is an output of the forward before 13, else "". */
+/* Returns "forward's " for outputs of the forward that stage 13 runs first, else "". */
 const char *forward_prefix(const struct kcp_field *f);
 enum { BEHIND_ARGS = 64 };                    /* bytes for the forward's pointers */
 /* The forward that runs before 13 if no variant's forward supports the case: the
@@ -160,8 +160,8 @@ int  canonical_reference(struct kcp_report *rep, const char *stage, const char *
  * words `more`. The outputs must have equal bits. */
 int  bits_agree(struct kcp_report *rep, const struct kcp_variant *v, const char *words,
                 const struct kcp_variant *other, const char *more);
-/* Runs the reference of a stage in every form on 1 to 12 ranks, with uneven cuts and
- * empty ranks. `words` must describe a case with 421 tokens. */
+/* Runs the reference of a stage in every form (exchange algorithm) on 1 to 12 ranks,
+ * with uneven cuts and empty ranks. `words` must describe a case with 421 tokens. */
 int  cuts_agree(struct kcp_report *rep, const char *stage, const char *words);
 /* traffic.c: compares the bytes and messages that the reference sent in trial t with
  * the formulas. Returns 1 if the numbers are equal, or 0 with the numbers in `why`. */

@@ -93,9 +93,9 @@ static void judge_rank(const struct trial *t, const struct rank_args *s,
     }
 }
 
-/* Finds the worst error of all ranks, first with the plain limits. A raised limit needs
- * the effect of one more rounding. This effect is expensive to compute, and needed only
- * if the error is between the plain limit and the largest raised limit. */
+/* Finds the worst error relative to its limit on all ranks: first with plain limits,
+ * then, if the error is between plain and largest raised limit, with raised limits,
+ * which need the effect of one more rounding. This effect is expensive to compute. */
 static void judge_ranks(const struct trial *t, enum kcp_storage judged, struct worst *w)
 {
     for (int is_plain = 1; is_plain >= 0; is_plain--) {
@@ -158,8 +158,8 @@ static int is_first(const struct trial *t, const struct kcase *k)
 /* Returns how often to repeat a case. In each pass, the first case that a variant
  * supports is repeated fifty times. A case with large states (only with --case) is
  * repeated only four times, because fifty runs of a reference would take a minute. The
- * first three cases of each list, and one case of each path, are repeated once.
- * Repeating detects errors that are rare or depend on the bytes in a workspace. */
+ * first three cases of each list, and one case per path (lists.c), are repeated once.
+ * Repeats detect errors that are rare or depend on a workspace's bytes. */
 static int repeats_of(const struct trial *t, const struct kcase *k)
 {
     const int first = is_first(t, k) || k->id == 0;
@@ -229,8 +229,8 @@ static void pass_run(const struct kcp_stage *s, const struct kcp_variant *v,
     trial_free(&t);
 }
 
-/* Merges verdict b of a case's second pass into verdict a of the first pass. The result
- * is FAIL if a pass fails, and n/a if both passes are n/a. */
+/* Merges verdict b of a case's backward pass into verdict a of the forward pass. The
+ * result is FAIL if a pass fails, and n/a if both passes are n/a. */
 static void merge(struct verdict *a, const struct verdict *b)
 {
     const int no_forward = a->outcome == NA && b->outcome != NA;
