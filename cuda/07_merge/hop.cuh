@@ -1,4 +1,4 @@
-// hop.cuh -- one hop of the chain as a kernel: wait, fold, store to the next rank.
+// hop.cuh -- a hop of the exchange `chain`: waits, applies a map, stores to a rank.
 // Book: chapter 20, "Code: kernels".
 // Checked by: tests/07_merge/checks.c and every pass over NCCL, form chain.
 // Next: hops.cu.
@@ -9,9 +9,9 @@
 #include "cuda/tile/peer_flag.cuh"
 #include "core/window.h"
 
-// One hop of the chain on one rank. S comes from rank `from` (-1: S is local). The
-// result op(M) S + h is stored to rank `to` (-1: nothing is sent), where op(M) is M in
-// forward and M^T in backward. If `first` is set, only h is stored.
+// One hop of the exchange `chain` on one rank. State S comes from rank `from` (-1: S is
+// local). The result op(M) S + h, or h if `first` is set, is stored to rank `to` (-1:
+// nothing is sent), where op(M) is M in forward and M^T in backward.
 struct hop {
     int K, V, backward, first, from, to;
     const float *maps;
@@ -36,8 +36,8 @@ static __device__ __forceinline__ float *hop_piece(const struct hop &x, int of,
     return kcp_window_piece(&x.w, of, from, b, place);
 }
 
-// Waits for piece number `taken` and returns the piece's address, or NULL if the
-// exchange was aborted.
+// Waits for piece number `taken` (16 columns of a head). Returns the piece's address,
+// or NULL if the exchange was aborted.
 static __device__ __forceinline__ const float *hop_wait(const struct hop &x,
                                                         uint32_t taken)
 {

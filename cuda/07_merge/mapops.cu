@@ -64,7 +64,7 @@ static int apply_once(int HV, int V, const void *map, int v0, int Vb, const void
 // Selects the kernel by the shape of the whole state, not by the columns of one call.
 // So if the segments are canonical (do not depend on the number of ranks), every form
 // of the exchange gives the same bits, although the form `pipeline` calls `apply` once
-// per block of columns. The chain's hops (hop.cuh) add in the same order as fold_once.
+// per block of columns. Exchange `chain` (hop.cuh) adds in the order of fold_once.
 static int apply(int HV, int K, int V, const void *map, int backward, int first, int v0,
                  int Vb, const void *S_in, int ld_in, void *S_out, int ld_out,
                  struct CUstream_st *stream)

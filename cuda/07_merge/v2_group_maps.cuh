@@ -80,9 +80,9 @@ static __device__ __forceinline__ void times_M(float (*X)[4],
     fence_operand<16>(X);
 }
 
-// The maps of a head that a block applies: `count` maps, `step` floats apart. In each
-// map, h (V columns) is left of M. X holds columns v to v+63. If X holds columns of M,
-// no h is added and `h` is NULL.
+// The `count` maps [h | M] of a head, `step` floats apart, that a block applies to 64
+// columns X in registers. `h` points to the 64 columns of h that are added to X, or is
+// NULL if X holds columns of a composed map's M.
 struct map_sequence {
     const float *M, *h;
     int64_t step;

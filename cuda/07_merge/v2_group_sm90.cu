@@ -6,9 +6,9 @@
 #include "cuda/host/stages_v3.cuh"
 
 // v1 uses the FP32 units with one thread per column, and waits for memory at every row
-// of M. Here a block processes 64 columns of one head (v2_group_maps.cuh). Bound: 1.75
-// us per step, because steps are sequential. A step's 64 KiB of M are shared by V / 64
-// blocks through the cache.
+// of M. Here a block processes 64 columns of one head (v2_group_maps.cuh). Bound:
+// latency of sequential maps, 1.75 us per map. V / 64 blocks share a map's 64 KiB of M
+// through the cache.
 template <int backward>
 static __global__ __launch_bounds__(128, 1) void merge(const struct kcp_merge a)
 {
@@ -28,9 +28,9 @@ static __global__ __launch_bounds__(128, 1) void merge(const struct kcp_merge a)
     store_state<DIM>((float *)a.S + (int64_t)n * DIM * a.V + v + warp, 1, a.V, X);
 }
 
-// Composes two maps by applying map b to all columns [h | M] of map a. The h of map b
-// is added only to columns of h. In backward, M = M_a M_b, so a block computes columns
-// of M^T = M_b^T M_a^T instead.
+// Composes two maps by applying map b to all columns [h | M] of map a. h of map b is
+// added only to the columns of map a's h. In backward, M = M_a M_b, so a block computes
+// columns of M^T = M_b^T M_a^T instead.
 template <int backward>
 static __global__ __launch_bounds__(128, 1) void compose(int V, const float *b,
                                                          const float *a, float *out)

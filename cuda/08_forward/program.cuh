@@ -75,7 +75,7 @@ static int front(struct forward *x)
     return status ? status : x->t.wy(&wy);
 }
 
-// Runs the kernels of chapters 05 and 07. Stores the initial state of segment s in
+// Runs chapters 05 (maps) and 07 (exchange). Stores the initial state of segment s in
 // `states` [s]. Then computes the initial state of each strip (part) of the segment.
 static int carry(struct forward *x)
 {

@@ -84,8 +84,8 @@ static __device__ __forceinline__ void combine_paths(const struct kcp_wy_backwar
     s.whole[3][x.B][x.d] = far[3];
 }
 
-// Computes dg_t as exp2(G_last) sum_v h dS, plus the sums of the three blocks of 16
-// rows without row t, plus the sums of the block with row t.
+// Computes dg_t as exp2(G_last) sum_v h dS, plus the sums of the three 16-row blocks
+// that do not contain row t, plus the sums of the block that contains row t.
 template <int K>
 static __device__ __forceinline__ void gates(const struct kcp_wy_backward &a,
                                              struct token_range z, int n, int d0,
@@ -164,8 +164,8 @@ void wy_pairs(const struct kcp_wy_backward a, const struct intermediates b)
     }
 }
 
-// Places the first kernel's results in the workspace. If HV = H, P and W use the memory
-// of dq and dk until dq and dk are computed.
+// Places the first kernel's results in the workspace. If HV = H, dq holds P = dO h^T,
+// and dk holds W = v_new dS^T, until dq and dk are computed.
 static size_t intermediates_layout(const struct kcp_wy_backward *a,
                                    struct intermediates *b)
 {

@@ -65,7 +65,7 @@ static __device__ void fetch_matrices(const struct kcp_wy_backward &a, const bf1
             ? in<float>(a.beta, z.t + threadIdx.x, 1, 0, a.HV)[n] : 0.0f;
 }
 
-// Stores x, a term k (Q + dk2) of dbeta, in the bytes of P and W, which were read.
+// Stores x, a term k (Q + dk2) of dbeta, in the bytes of P and W, no longer needed.
 static __device__ __forceinline__ void keep(struct pair_storage &s, int i, int d,
                                             float x)
 {
@@ -78,7 +78,7 @@ static __device__ __forceinline__ float kept(const struct pair_storage &s, int i
     return __uint_as_float(high << 16 | *(const uint16_t *)&s.raw[1][i][d]);
 }
 
-// Loads P, W, Q and q of 64 columns.
+// Loads 64 columns of q and of the first kernel's results P, W and Q.
 static __device__ void fetch_raw(const struct kcp_wy_backward &a,
                                  const struct intermediates &b, struct token_range z,
                                  int m, int n, int d0, struct pair_storage &s)
@@ -171,7 +171,7 @@ static __device__ __forceinline__ void make_factors(struct pair_storage &s,
 // Multiplies the tiles. Four warps compute the sums by rows, sum_J dAqk (kF) and sum_J
 // dL (kF), and store the sums in place of the factors qE. The other four warps compute
 // the sums by columns, dAqk^T (qE) + dL^T (beta kE) per tile, and store the sums in
-// place of the factors kF.
+// place of the factors kF. E and F are E_i and F_j of a tile (above).
 static __device__ __forceinline__ void products(struct pair_storage &s)
 {
     const int i = opaque(threadIdx.x);

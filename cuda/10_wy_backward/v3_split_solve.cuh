@@ -60,8 +60,8 @@ static __device__ void through_A(const struct kcp_wy_backward &a, struct token_r
     }
 }
 
-// Computes P = dO h^T, Q = -dvb h^T and h_dS. Then copies v_new over dO, copies v over
-// h, and computes W = v_new dS^T.
+// Computes P = dO h^T, Q = -dvb h^T and h_dS = sum_v h dS. Then copies v_new over dO,
+// copies v over h, and computes W = v_new dS^T.
 template <int K, int V>
 static __device__ void state_products(const struct kcp_wy_backward &a,
                                       const struct intermediates &b,

@@ -8,8 +8,8 @@
 // of two warpgroups owns 64 columns of dh_ext and of N. N is split into two bf16
 // pieces. Bound: C K (6 V + 8 K) flops (14.7 MFLOP) per chunk, 2 us of an SM at its
 // peak. A chunk's 80 KiB are read once. Only two pipeline stages fit in shared memory,
-// so a chunk is copied during the second half of the previous step. If reuse_M is set,
-// the columns of N are omitted. Barriers and warpgroups work as in chapter 05.
+// so a chunk is copied during the second half of the previous step. If reuse_M is set
+// (M was saved), N is omitted. Barriers and warpgroups work as in chapter 05.
 enum { W, KG, QG, DO, DV, STAGES = 2, THREADS = 256 };
 typedef struct chunk_pipeline<5, STAGES> tiles;
 

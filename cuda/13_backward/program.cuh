@@ -71,8 +71,8 @@ static int recompute(struct backward *x)
     return status ? status : x->t.chunk(&chunk);
 }
 
-// Runs one part of chapter 09's kernels: KCP_LOCAL before the exchange, or KCP_REVERSE
-// on strips after the exchange.
+// Runs one part of chapter 09's kernels: KCP_LOCAL before the exchange, or KCP_REVERSE,
+// which scans strips (parts of segments), after the exchange.
 static int chunks(struct backward *x, int part)
 {
     const struct kcp_call *call = (const struct kcp_call *)&x->a;

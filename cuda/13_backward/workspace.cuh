@@ -77,7 +77,7 @@ static void place_forward(struct backward *x)
     x->h_start = arena_take(r, (int64_t)a->NS * a->HV * a->K * a->V, sizeof(float));
 }
 
-// Places backward's arrays. Sums of parameters have padded_rows rows.
+// Places backward's arrays. Sums for dA_log and ddt_bias have padded_rows rows.
 template <class X>
 static void place_backward(struct backward *x)
 {

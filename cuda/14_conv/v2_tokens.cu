@@ -353,9 +353,9 @@ static unsigned blocks_of(const struct conv *x)
 }
 
 // Returns the number of chunks per run in backward. For one stretch, this number
-// minimizes the predicted time: blocks run in waves, and a run costs the time of its
-// tokens plus OF_RUN tokens. In a canonical plan, the number is fixed, because the
-// rounding of the sums must not depend on the number of ranks.
+// minimizes the predicted time: blocks run in waves, and a run takes the time of its
+// tokens plus the time of OF_RUN tokens. In a canonical plan, the number is fixed,
+// because the rounding of the sums must not depend on the number of ranks.
 static int run_of_backward(const struct conv_call *a)
 {
     enum { FIXED = 2, MOST = 8, OF_RUN = 20 };

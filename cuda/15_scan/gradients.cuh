@@ -13,7 +13,7 @@
 //   dq = S' dO      dk = beta (F e - S_d z)      dalpha = sum_v (F - beta k z^T) S
 // Bound: memory, because two states are read twice per token. The gradients dq and dk
 // of a value head are stored in dq_part and dk_part [C,HV,K]. Three barriers separate
-// four phases: the load of the vectors, the columns, the rows, and dspike.
+// four phases: the load of the vectors, the columns, the rows, and the gradient dspike.
 template <class X>
 static __global__ void gradients(const struct tile x, float *dq_part, float *dk_part)
 {

@@ -30,7 +30,7 @@ static void copy_floats(const struct scan *x, float *to, const float *from, int6
     cudaMemcpyAsync(to, from, sizeof(float) * n, cudaMemcpyDeviceToDevice, x->a.stream);
 }
 
-// Computes the leaves of a tile's tree, then runs the tree's upward pass.
+// Computes the leaves (maps of tokens) of a tile's tree, then runs the upward pass.
 template <class X>
 static int build_tree(const struct scan *x, const struct tile &y, int back)
 {
@@ -39,8 +39,8 @@ static int build_tree(const struct scan *x, const struct tile &y, int back)
     return tree_up(product_of(x, y, NULL), x->by.run, x->a.stream);
 }
 
-// Applies the map at the root of a tile's tree to S. S is a map (W = V + K columns) or
-// a state (W = V columns). Rows of S are `ld` numbers apart.
+// Applies the map of a tile, the root of the tile's tree, to S. S is a map (W = V + K
+// columns) or a state (W = V columns). Rows of S are `ld` numbers apart.
 static int apply_root(const struct scan *x, const struct tile &y, int W, int ld,
                       float *S)
 {

@@ -9,10 +9,10 @@
 
 // The cost model of KCP_AUTO, in nanoseconds. `token` is the time per token of the
 // sequential form, for any number of heads. `launch` is the time per dependent launch.
-// `number` is the time of all levels of the tree, per number in a leaf's map. The
-// constants were fitted to forward passes on an H200 (bench/results/, case scan): 256
-// ns per token at K = 16 and 32, 315 ns at 64. Sequential and parallel results agree up
-// to rounding.
+// `number` is the time of all levels of the tree, per number in the map of a leaf (one
+// token). The constants were fitted to forward passes on an H200 (bench/results/, case
+// scan): 256 ns per token at K = 16 and 32, 315 ns at 64. Sequential and parallel
+// results agree up to rounding.
 struct pace { float token, launch, number; };
 struct scan_kernel {
     const char *name[2];                 // for bf16 and fp32, in the table of paths

@@ -62,7 +62,7 @@ static __device__ void put_tokens(struct token_range z, int heads, int n, void *
     }
 }
 
-// Stores dv, and GDN-2's domega = z v, before other data overwrites z.
+// Stores dv, and for GDN-2 also domega = z v, before other data overwrites z.
 template <int model, int K, int V>
 static __device__ void put_values(const struct family &x, struct token_range z, int n,
                                   const struct back_storage<model, K, V> &s)
@@ -79,8 +79,8 @@ static __device__ void put_values(const struct family &x, struct token_range z, 
     }
 }
 
-// Computes dg_t, the sum of dG from row t to the last row. Row t of dE enters only the
-// dg of earlier rows, because dE belongs to the previous token.
+// Computes dg_t, the sum of dG from row t to the last row. Row t of dE is a part of dG
+// of token t - 1, so the row enters only dg of earlier tokens.
 template <int model, int K, int V>
 static __device__ void put_gate(const struct family &x, struct token_range z, int n,
                                 const struct back_storage<model, K, V> &s)

@@ -1,4 +1,4 @@
-// v2_form_storage.cuh -- shared memory of the form of a chunk, and copies into it.
+// v2_form_storage.cuh -- layout of a chunk's form (u, w, kg, qg, Aqk) in shared memory.
 // Book: chapter T, "Chapter 16: the family".
 // Checked by: tests/16_family/checks.c, through v2_tiles.cu.  Next: v2_form_pairs.cuh.
 #ifndef KCP_16_V2_FORM_STORAGE_CUH
@@ -25,8 +25,8 @@ struct traits {
 enum { GATE = 4 }; // PAD for rows of fp32
 
 // `a` is DPLR's a, or GDN-2's gate b, from which b k is computed where needed. G of
-// token i is in row i + 1, and row 0 is 0. Arrays that a model does not use have one
-// row.
+// token i is in row i + 1, and row 0 is 0. Unused arrays have one row. Later qg, kg, u
+// and w overwrite q, k, v and `a`.
 template <int model, int K, int V>
 struct form_storage : traits<model> {
     enum {

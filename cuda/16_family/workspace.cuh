@@ -1,4 +1,4 @@
-// workspace.cuh -- arrays of a family call, and the interface of its kernels.
+// workspace.cuh -- arrays of a DPLR, GDN-2 or GLA call, and its kernels' interface.
 // Book: chapter 16, "Code: kernels".  Checked by: tests/16_family/checks.c.
 // Next: program.cuh.
 #ifndef KCP_16_WORKSPACE_CUH
@@ -45,7 +45,7 @@ struct engine {
 };
 
 // Bound: the sum of the stages' bounds. Only the form and its backward are specific to
-// the family. The scan, the map and their backward use KDA's kernels on rows of the
+// the model. The scan, the map and their backward use KDA's kernels on rows of the
 // form.
 struct program {
     struct family f;

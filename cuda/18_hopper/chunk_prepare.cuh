@@ -146,8 +146,8 @@ static __device__ __forceinline__ void store_fragments(uint4 (*at)[32],
     at[1][lane] = make_uint4(p.rest[0], p.rest[2], p.rest[1], p.rest[3]);
 }
 
-// Adds x y^T to d [16,16]. Computes top * top, top * rest and rest * top, because rest
-// * rest is below the rounding error.
+// Adds x y^T to d [16,16]. Of the products of the bf16 parts `top` and `rest`, omits
+// rest * rest, which is below the rounding error.
 static __device__ __forceinline__ void mma_split(
     float (*d)[4], const struct split_operand &x, const uint4 (*y)[32])
 {

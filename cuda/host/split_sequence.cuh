@@ -149,8 +149,8 @@ static inline char *state_at(const struct kcp_call *a, void *states, int at)
 }
 
 // For each segment s that needs a map, composes the maps of its strips in `maps` [s].
-// The products alternate between the spare map and `maps` [s], so that the last product
-// is in `maps` [s].
+// The products alternate between p->spare and `maps` [s], so that the last product is
+// in `maps` [s].
 static inline int compose_strips(const struct kcp_call *a, const struct split *p,
                                 int backward, void *maps)
 {

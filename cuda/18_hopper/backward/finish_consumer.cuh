@@ -118,7 +118,7 @@ static __device__ __forceinline__ float column_factor(const struct anchors &b, i
     return ex2_approx(b.column[I][h] - b.row[I][h] - G);
 }
 
-// Computes the operands of a warp's channels. Replaces `G` by the input of row_factor.
+// Computes a warp's operands. Replaces G by exp2(G - b) (underflow path: G - b.row).
 template <int underflow>
 static __device__ __forceinline__ void make_operands(const struct anchors &b,
                                                      const unsigned char *q_tile,
@@ -202,8 +202,8 @@ static __device__ __forceinline__ void scale_columns_of_W(
     }
 }
 
-// The W term of the chunk's last row contributes nothing to dG (dk_s* in eq:dG). So
-// `take_star` moves this term to `star`, and `add_star` later adds it to dk.
+// In the chunk's last row, the W term adds nothing to dG (dk_s* in eq:dG). So
+// `take_star` moves this term to `star`, and `add_star` later adds the term to dk.
 static __device__ __forceinline__ void take_star(int len, float (*d)[4], float *star)
 {
     const int at = len - 1 - mma_coords_of_thread().e;

@@ -57,8 +57,8 @@ static int make_gdn_maps(struct gdn_maps *m, const struct kcp_backward &a)
     return made ? KCP_OK : KCP_CUDA;
 }
 
-// Loads q, k and their norms for the chunk and query/key head i.pair. Argument `pair`
-// counts the pairs of this block and selects the stage.
+// Loads q, k and their norms for pair number i.pair of a chunk and a query/key head.
+// Argument `pair` counts the pairs of this block and selects the stage.
 template <int K>
 static __device__ __forceinline__ void load_qk_part(const struct backward_params &x,
                                                     const struct gdn_maps &from,

@@ -215,7 +215,7 @@ static __device__ __forceinline__ void add_gdn_pairs(
     fence_operand<8>(dk);
 }
 
-// After a pair's last value head, adds the norms' gradients and stores dq and dk.
+// Adds the norms' gradients to dq and dk of one query/key head, and stores dq and dk.
 template <int K>
 static __device__ __forceinline__ void store_gdn_rows(
     const struct backward_params &x, const struct block_chunk &i, int wg, int stage,
@@ -279,7 +279,7 @@ static __device__ __forceinline__ void store_gdn_rows(
 }
 
 // Called by one warpgroup. Computes the gradients of one chunk and value head. The sums
-// dq and dk stay in registers until the last value head of the pair.
+// dq and dk stay in registers until the last value head of the query/key head.
 template <int K>
 static __device__ __forceinline__ void finish_gdn_chunk(
     const struct backward_params &x, const struct block_chunk &i, int pair,

@@ -70,8 +70,8 @@ static __device__ __forceinline__ void add_to_group(float4 *sums, int threads,
 // A warpgroup computes the gradients of one chunk and value head. If `whole` is 1, the
 // chunk has 64 rows. The code for a partial last chunk needs more registers and is
 // compiled separately. If `unread` is 1, this thread issued TMA stores of the previous
-// chunk's rows, and must release the stage when TMA has read the rows. Returns the next
-// `unread`.
+// chunk's rows, and must release the stage when TMA has read the rows. Returns `unread`
+// for the next chunk.
 template <int K, int underflow, int form, int whole>
 static __device__ __forceinline__ int finish_chunk(const struct backward_params &x,
                                                    const struct finish_maps &from,

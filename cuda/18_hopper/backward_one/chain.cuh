@@ -1,4 +1,4 @@
-// chain.cuh -- the backward in one kernel: the gates, and the chain of dS and dv.
+// chain.cuh -- the backward in one kernel: the gates, and the recurrence of dS and dv.
 // Book: chapter 18, "Backward in one kernel".  Checked by: tests/13_backward/checks.c.
 // Next: finish.cuh.
 #ifndef KCP_BACKWARD_ONE_CHAIN_CUH
@@ -178,7 +178,7 @@ static __device__ __forceinline__ struct gradient_view gradient_view_of(
 }
 
 // Multiplies dSa by the decay between the next step and this step: by one factor, or by
-// two factors if `deep` is set.
+// two if their product could underflow (`deep` is set).
 static __device__ __forceinline__ void decay_gradient(
     float (*S)[4], int st, int first, const struct backward_one_storage &m)
 {
@@ -277,10 +277,10 @@ static __device__ __forceinline__ void make_triangles(
                   lane / 4 % 2 ? E[h][2 * h + 1] : E[h][2 * h], m.factors[s % FACTORS]);
 }
 
-// Runs the chain for one warpgroup's 64 columns. Registers hold dSa^T [64,128] in fp32.
-// Each step computes, in this order: the gates; dSa rounded to bf16, in shared memory;
-// dU = kb dSa + Aqk^T dO, while dSa += qf^T dO runs; dv = Ab^T dU; dSa -= kf^T dv; the
-// triangles. One thread per warpgroup issues all copies.
+// Runs the recurrence of dSa and dv for one warpgroup's 64 columns. Registers hold
+// dSa^T [64,128] in fp32. Each step computes, in this order: the gates; dSa rounded to
+// bf16, in shared memory; dU = kb dSa + Aqk^T dO, while dSa += qf^T dO runs; dv = Ab^T
+// dU; dSa -= kf^T dv; the triangles. One thread per warpgroup issues all copies.
 static __device__ __forceinline__ void chain_warpgroup(
     const struct backward_one_params &x, const struct backward_walk &w, int wg,
     int sequence, struct backward_one_storage &m)

@@ -33,9 +33,8 @@
 //
 // Bound: memory. The 3.7 KB per token and head take 1.0 ms for 8192 tokens of 96 heads
 // on an H100. The kernel takes 1.26 ms, because `finish` is latency-bound. Ownership:
-// warpgroups 0 and 1 each compute the gates of 64 channels and the chain (dSa and dv)
-// of 64 columns, and issue all copies. Warpgroups 2 and 3 each run `finish` for 64
-// channels.
+// warpgroups 0 and 1 each compute the gates of 64 channels, and dSa and dv of 64
+// columns, and issue all copies. Warpgroups 2 and 3 each run `finish` for 64 channels.
 enum {
     ROWS = 32,                           // of a step
     HALF_BYTES = 128 * ROWS,             // 32 rows of 64 channels: a swizzle128 tile
@@ -60,8 +59,8 @@ struct token_factors { float q_factor[ROWS], rstd_k[ROWS], beta[ROWS]; };
 // Barriers. `raw`: q, k, g and factors are loaded. `gated_full`: qf, kf and kb have
 // replaced q, k and g. `value_full`: dO, w, Ab and Aqk are loaded. `dv_full`: dv is
 // written. `state_full`: Sa is loaded. `dS_full`: dSa is written. `dS_empty`: `finish`
-// has read dSa and kb. `triangles_full`: dA and dB are written, and the chain has read
-// q, k and g of the step. `dots`: the products of `finish` are complete, and sums over
+// has read dSa and kb. `triangles_full`: dA and dB are written, and q, k and g of the
+// step have been read. `dots`: the products of `finish` are complete, and sums over
 // channels are written. `staged`: dq and dk are written. `again`: the second copy of g
 // is loaded. `again_empty`: `finish` has read this copy.
 //
