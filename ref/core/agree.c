@@ -121,8 +121,8 @@ static int compare(const struct kcp_stage *s, const struct kcp_call *c,
                 return differ(s, i, r, row[r], row[0]);
         if (p->ctx[r].NS == 0) continue;
         if (with_tokens >= 0 && row[r][arrays] != row[with_tokens][arrays])
-            return kcp_refuse(KCP_MISMATCH, "%s: rank %d does not pass the same arrays "
-                              "as rank %d", s->name, r, with_tokens);
+            return kcp_refuse(KCP_MISMATCH, "%s: rank %d passes other optional arrays "
+                              "than rank %d", s->name, r, with_tokens);
         with_tokens = r;
     }
     return KCP_OK;

@@ -180,12 +180,12 @@ MUTANT(no_dht, NO_DHT, "ignores dht");
 MUTANT(no_cu, NO_CU, "a sequence starts from the previous sequence's last state");
 MUTANT(stale_gate, STALE_GATE, "uses the previous token's gate");
 MUTANT(before, BEFORE, "o reads the state before the token's update");
-MUTANT(swapped, SWAPPED, "writes ht as [V,K] if [K,V] is requested, and the reverse");
+MUTANT(swapped, SWAPPED, "swaps the layouts [K,V] and [V,K] of ht");
 MUTANT(base_2, BASE_2, "errata 14: uses exp2(g) for exp(g)");
 MUTANT(no_delta, NO_DELTA, "writes v instead of v - S^T k");
 MUTANT(dg_short, DG_SHORT, "dg omits the delta rule's term S^T k");
 MUTANT(overwrites, OVERWRITES,
-       "dq is the part of one value head, not a group's sum");
+       "dq has the terms of one value head, not the sum over its group");
 MUTANT(writes_nothing, NOTHING, "returns at once");
 MUTANT(one_nan, ONE_NAN, "writes one NaN");
 

@@ -16,8 +16,8 @@
 
 enum { BATCH_NS = 4 };
 enum batch_gates { UP_TO_GATE, EACH_GATE, SOME_GATES };
-/* The values of `gate` in batch_each. G is a running sum of gates. Without a lower
- * limit, one gate of -1e30 would make G lose all digits of the other gates. */
+/* The values of `gate` in batch_each. G is a running sum of gates. Because one gate of
+ * -1e30 would round away all other gates in G, G counts at most -750 per gate. */
 static const double batch_gate[][5] = { { 0, -1, -5, -50, -700 },
     { 0, -1, -5, -10, -50 }, { -60, -800, -1e8, -1e30, -1.7e308 } };
 static const int batch_C[] = { 4, 5, 8, 16, 64 };

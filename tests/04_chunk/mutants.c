@@ -144,8 +144,8 @@ MUTANT(h_after, H_AFTER, "stores in h the state after a chunk, not before it");
 MUTANT(short_tail, FULL_CHUNK, "drops the last row of a partial chunk");
 MUTANT(turned, TURNED, "v_new = u - w S^T");
 MUTANT(uncarried, UNCARRIED, "each chunk except the first starts from state 0");
-/* Mutant `rounded` is not judged in bf16. A correct bf16 kernel rounds S before it
- * computes w S, which causes an error of equal size. */
+/* Mutant `rounded` is not judged in bf16, because a correct bf16 kernel rounds S before
+ * it computes w S, and this rounding causes an error of equal size. */
 RECORD(rounded, ROUNDED, "rounds w S to bf16 before u - w S",
        "any, float only");
 MUTANT(writes_nothing, NOTHING, "returns at once");

@@ -1,4 +1,4 @@
-/* mutants.c -- computes a stretch's affine map with one deliberate error per flag.
+/* mutants.c -- computes a segment's affine map with one deliberate error per flag.
  *
  * Book: chapter 05, appendix A.  Checked by: the judge, which must reject each mutant
  * and pass the twin.  Next: tests/07_merge/mutants.c.
@@ -132,7 +132,7 @@ static int wrong(void *args, int flags)
     static int run_##name(void *a) { return wrong(a, flags); }                        \
     KCP_VARIANT(m05_##name) = { "05_affine", "mutant_" #name, why, KCP_F64, KCP_HOST, \
                                 "any", run_##name, NULL }
-MUTANT(decay_first, DECAY_FIRST, "errata 7: multiplies w by the decayed state");
+MUTANT(decay_first, DECAY_FIRST, "errata 7: computes w S from the decayed state S");
 MUTANT(in_reverse, IN_REVERSE,
        "errata 17: applies the maps of chunks from last to first");
 MUTANT(ungated, UNGATED, "errata 9, 10: k omits exp2(G_last - G)");
@@ -144,7 +144,7 @@ MUTANT(wants_all, WANTS_ALL, "writes h_ext and M even if only one is requested")
 MUTANT(wrong_head, WRONG_HEAD, "GDN: value head n reads k of head n % H");
 MUTANT(stale_gate, STALE_GATE, "decays the map by G of the chunk's last row but one");
 MUTANT(last_chunk, LAST_CHUNK, "writes only the map of the last chunk");
-MUTANT(first_h, NO_H, "h_ext has only h_c of the first chunk");
+MUTANT(first_h, NO_H, "h_ext is only kg^T u of the first chunk");
 MUTANT(minus_i, M_MINUS_I, "writes M - I instead of M");
 MUTANT(bf16_M, HALF, "errata 11: rounds M to bf16");
 MUTANT(writes_nothing, NOTHING, "returns at once");

@@ -12,7 +12,7 @@ enum { MOST = 256, MAX_N = PLAN_MAX_N, MAX_R = PLAN_MAX_R, MAX_B = PLAN_MAX_B };
  * begins. */
 struct tokens { int64_t T; int n[MOST], r[MOST], begins[MOST], moved; };
 
-/* Returns the requested end of range b, before it moves to a canonical position. */
+/* Returns the end of range b as requested, not yet moved to a canonical position. */
 static int64_t end_of(const struct plan_case *a, int b)
 {
     if (a->B) return a->bound[b + 1];
@@ -215,7 +215,7 @@ static int next_owners(int *x, int n, int R)
 
 typedef int visit_plan(const struct plan_case *, struct kcp_plan *, void *);
 
-/* Calls `visit` for a case's classic plan (L = 0) and canonical plans (L = 1, 2, 3). */
+/* Calls `visit` for a case's plans without (L = 0) and with canonical segments. */
 static int each_length(struct plan_case *a, visit_plan *visit, void *arg)
 {
     int more = 1;

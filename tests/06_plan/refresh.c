@@ -1,4 +1,4 @@
-/* refresh.c -- checks that kcp_plan_refresh accepts only plans of equal sizes.
+/* refresh.c -- checks that kcp_plan_refresh accepts only plans of the old plan's sizes.
  *
  * Book: chapter 06, "The next batch".  Checked by: itself, it can fail.
  * Next: tests/06_plan/wrong.c.
@@ -95,7 +95,7 @@ static int bounds(struct kcp_report *rep)
     memcpy(is.cu, then, sizeof then);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         EXPECT(rep, kcp_plan_refresh(p, bad[i], &why) == KCP_NA && why &&
-               strstr(kcp_why(), why), "plan %zu that does not fit is accepted", i);
+               strstr(kcp_why(), why), "plan %zu has other sizes, but is accepted", i);
         EXPECT(rep, !plan_wrong(p, &was),
                "plan %zu is rejected, but changed the old plan", i);
         kcp_plan_free(bad[i]);
@@ -103,7 +103,7 @@ static int bounds(struct kcp_report *rep)
     EXPECT(rep, kcp_plan_refresh(p, good, &why) == KCP_OK && !plan_wrong(p, &is) &&
            plan_wrong(p, &was) && p->digest == good->digest && p->ctx[1].cu == cu &&
            p->ctx[2].sc == sc,
-           "after a refresh the plan or an address in it is wrong: %s", why ? why : "");
+           "after a refresh the plan or its addresses are wrong: %s", why ? why : "");
     EXPECT(rep, kcp_plan_refresh(NULL, good, NULL) == KCP_BAD &&
            kcp_plan_refresh(p, NULL, &why) == KCP_BAD, "NULL: accepted");
     kcp_plan_free(p);

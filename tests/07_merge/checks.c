@@ -1,4 +1,4 @@
-/* checks.c -- checks every exchange form's states bit for bit, with ranks as threads.
+/* checks.c -- checks the states of every form (algorithm) of exchange bit for bit.
  *
  * Book: chapter 07.  Checked by: itself, against a fold over all segments in order.
  * Next: tests/07_merge/wrong.c.
@@ -257,5 +257,5 @@ static int forms(struct kcp_report *rep)
 }
 
 KCP_CHECK(check_07_forms) = { "07_merge", "forms",
-    "all forms on 1 to 9 ranks give the states of a serial fold and send as many "
-    "bytes as their formulas", forms };
+    "all exchange forms on 1 to 9 ranks give the states of a serial fold and send as "
+    "many bytes as their formulas give", forms };

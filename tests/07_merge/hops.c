@@ -150,8 +150,8 @@ static int there_and_back(struct kcp_report *rep, struct two *x)
     return KCP_OK;
 }
 
-/* Rank 0 sends three messages before rank 1 receives any. The third message must wait
- * for a free slot. */
+/* Rank 0 sends three messages before rank 1 receives any. The window holds two
+ * messages, so the third message must wait. */
 static int ahead(struct kcp_report *rep, struct two *x)
 {
     int err = fill(x);
@@ -207,5 +207,5 @@ static int hops(struct kcp_report *rep)
 #endif
 
 KCP_CHECK(check_07_hops) = { "07_merge", "gpu_hops",
-    "copies through memory windows work in both directions and with three in flight, "
-    "and report a lost rank", hops };
+    "copies through memory windows work in both directions, also with three messages "
+    "in flight, and report a lost rank", hops };

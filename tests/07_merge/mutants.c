@@ -83,7 +83,7 @@ MUTANT(turned, TURNED, "errata 18: swaps M and M^T");
 MUTANT(next_M, NEXT_M, "errata 18: multiplies h of a rank by M of the next rank");
 MUTANT(outward, OUTWARD, "errata 19: folds from the nearest rank to the farthest");
 MUTANT(forward_only, FORWARD_ONLY,
-       "errata 17: backward folds ranks in the order of forward");
+       "errata 17: backward folds ranks in the order of forward, not in reverse");
 MUTANT(one_less, ONE_LESS, "off by one: leaves out the nearest rank");
 MUTANT(late_start, LATE_START, "off by one: leaves out the farthest rank");
 MUTANT(wrong_head, WRONG_HEAD,
@@ -91,7 +91,7 @@ MUTANT(wrong_head, WRONG_HEAD,
 MUTANT(first_twice, FIRST_TWICE, "starts from h of the first map instead of from 0");
 MUTANT(not_zero, NOT_ZERO, "does not set S to 0 if there is no map to fold");
 MUTANT(M_before_h, M_BEFORE_H, "reads the map as [M | h_ext]");
-MUTANT(h_once, H_ONCE, "adds only h_ext of the first map");
+MUTANT(h_once, H_ONCE, "adds h_ext of the first map, but not of later maps");
 MUTANT(no_last_row, NO_LAST_ROW, "off by one: does not compute the last row of M S");
 MUTANT(writes_nothing, NOTHING, "returns at once");
 RECORD(bf16_M, "mutant_bf16_M", BF16_M, "any shape, double only",

@@ -13,8 +13,8 @@ enum spoil { NOTHING, SCALE, NORM, LAYOUT, FORM, CUTS, OTHER_L, OTHER_STAGE, NO_
 static const char *const text[SPOILS] = { "", "scale: rank 1 has 0.25, rank 0 has 0.5",
     "l2norm: rank 1 has 1", "layout: rank 1 has 1", "form: rank 1 has 1",
     "cuts: rank 1 differs", "L: rank 1 differs", "stage: rank 1 differs",
-    "rank 1 does not pass the same arrays", "part: rank 1 has 4", "form: rank 1 has 1",
-    "model: rank 1 has 4" };
+    "rank 1 passes other optional arrays than rank 0", "part: rank 1 has 4",
+    "form: rank 1 has 1", "model: rank 1 has 4" };
 
 struct ranks { enum spoil spoil; int status[R], again[R]; char why[R][160]; };
 

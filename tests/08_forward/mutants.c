@@ -142,17 +142,18 @@ MUTANT(turned, TURNED, "the fold multiplies by M^T");
 MUTANT(one_less, ONE_LESS, "the fold omits the nearest rank");
 MUTANT(one_more, ONE_MORE, "the fold starts one rank too early");
 MUTANT(outward, OUTWARD, "errata 19: folds from the nearest rank to the farthest");
-MUTANT(first_seq, FIRST_SEQ, "errata 6: a rank sends the map of its FIRST sequence");
+MUTANT(first_seq, FIRST_SEQ,
+       "errata 6: sends the map of a rank's first sequence, not its last");
 MUTANT(undecayed, UNDECAYED, "errata 1: the map's delta rule uses the undecayed state");
-MUTANT(decay_first, DECAY_FIRST, "errata 7: the map decays h before it computes v_new");
+MUTANT(decay_first, DECAY_FIRST, "errata 7: the map computes v_new from the decayed h");
 MUTANT(M_no_decay, M_DECAY, "M is a product of I - kg^T w, without the decays");
 MUTANT(stale_gate, STALE_GATE, "the map decays by G of the chunk's last row but one");
 MUTANT(last_chunk, LAST_CHUNK, "sends only the map of the last chunk");
 MUTANT(windows_turned, WINDOWS_TURNED,
-       "the map applies windows of chunks from last to first");
-MUTANT(window_left, WINDOW_LEFT, "the map omits the last window of chunks");
+       "the map applies the second half of a segment before the first");
+MUTANT(window_left, WINDOW_LEFT, "the map omits the second half of a segment");
 MUTANT(window_early, WINDOW_EARLY,
-       "the map reads factors of a window before they are written");
+       "the second half of the map reads the previous chunk's factors");
 MUTANT(ungated, UNGATED, "errata 10: kg of GDN omits exp2(G_last - G)");
 MUTANT(wrong_head, WRONG_HEAD, "HV > H: uses the map of the query head");
 MUTANT(empty_is_zero, EMPTY_IS_ZERO, "an empty rank sends M = 0, not the identity");
@@ -161,9 +162,8 @@ MUTANT(h0_late, H0_LATE, "adds h0 to the outputs but not to the map");
 MUTANT(h0_twice, H0_TWICE, "adds h0 to the map twice");
 MUTANT(no_cu, NO_CU, "a sequence starts from the previous sequence's last state");
 MUTANT(no_layout, NO_LAYOUT, "treats layout [V,K] as [K,V]");
-MUTANT(own_scale, OWN_SCALE,
-       "errata 15: scales by K^-1/2 and ignores argument 'scale'");
-MUTANT(ht_early, HT_EARLY, "ht is the state before the last segment");
+MUTANT(own_scale, OWN_SCALE, "errata 15: scales by K^-1/2, not by argument 'scale'");
+MUTANT(ht_early, HT_EARLY, "ht is the state before the last segment, not after it");
 MUTANT(empty_ht, EMPTY_HT, "ht of a sequence without tokens is 0, not h0");
 MUTANT(uncarried, UNCARRIED,
        "the scan starts each chunk except the first from state 0");

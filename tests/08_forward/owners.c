@@ -14,7 +14,7 @@
 
 enum relink {
     BY_SHARD,                  /* all segments of rank 0, then of rank 1, etc. */
-    UNMIRRORED,                /* first segment of each rank, then the second */
+    UNMIRRORED,                /* all ranks' first segments, then the second */
     SWAPPED,                   /* two neighbours with different owners swapped */
 };
 
@@ -121,12 +121,12 @@ static int relinked(void *args, enum relink how, const char *stage)
 MUTANT(m08_by_shard, "08_forward", "mutant_owners_by_shard", BY_SHARD,
        "the fold takes all token ranges of a rank as one range");
 MUTANT(m08_unmirrored, "08_forward", "mutant_owners_unmirrored", UNMIRRORED,
-       "zigzag: assigns the second ranges of ranks in rank order");
+       "zigzag: assigns the second ranges in rank order, not in reverse");
 MUTANT(m08_swapped, "08_forward", "mutant_owners_swapped", SWAPPED,
        "folds two segments in reverse order");
 MUTANT(m13_by_shard, "13_backward", "mutant_owners_by_shard", BY_SHARD,
        "the fold takes all token ranges of a rank as one range");
 MUTANT(m13_unmirrored, "13_backward", "mutant_owners_unmirrored", UNMIRRORED,
-       "zigzag: assigns the second ranges of ranks in rank order");
+       "zigzag: assigns the second ranges in rank order, not in reverse");
 MUTANT(m13_swapped, "13_backward", "mutant_owners_swapped", SWAPPED,
        "folds two segments in reverse order");

@@ -37,8 +37,8 @@ static int cheapest(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_08_cheapest) = { "08_forward", "strips_cheapest",
-    "strips are whole chunks, and by the cost model no other number of strips is "
-    "faster", cheapest };
+    "strips (parts of a sequence) are whole chunks, and by the cost model no other "
+    "number of strips is faster", cheapest };
 
 /* Checks kcp_strip_length on shapes whose fastest strip length was measured. */
 static int named(struct kcp_report *rep)
@@ -124,7 +124,7 @@ static int windows(struct kcp_report *rep)
             before = end - at;
             at = end;
         }
-        EXPECT(rep, at == NC, "%d chunks: the last window ends after chunk %d", NC, at);
+        EXPECT(rep, at == NC, "%d chunks, but the windows end after chunk %d", NC, at);
         for (int m = 2; m <= 8 && n > 1; m++)
             EXPECT(rep, kcp_launches_cost(&c, n) <= kcp_launches_cost(&c, m),
                    "%d chunks: %d windows; %d cost less", NC, n, m);
@@ -134,11 +134,11 @@ static int windows(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_08_windows) = { "08_forward", "strips_windows",
-    "windows of chunks get shorter and contain each chunk once, and by the cost model "
-    "no other number of windows is faster", windows };
+    "launches (windows of chunks) get shorter and contain each chunk once, and by the "
+    "cost model no other number of launches is faster", windows };
 
-/* ---- walks: a window's map is computed concurrently with the factors of the next
- * window */
+/* ---- walks: the map of a launch's chunks (a window) is computed concurrently with
+ * the factors of the next window */
 
 enum walk_mistake { RIGHT, TURNED, NO_LAST, EARLY, NO_MISTAKES };
 
@@ -205,10 +205,10 @@ static int walks(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_08_walks) = { "08_forward", "walks",
-    "successive windows cover all chunks in order and give the map of each strip,"
+    "successive windows of chunks cover all chunks in order and give each strip's map,"
     " and three planted errors are found", walks };
 
-/* kcp_fused_walk returns the parts of the map (KCP_WANT_*) that a walk computes. */
+/* Checks which parts of its map (KCP_WANT_*) a rank computes window by window. */
 static int walkers(struct kcp_report *rep)
 {
     const struct { int H, V, KG, R, r, walk; int64_t T; int strip, want; } is[] = {

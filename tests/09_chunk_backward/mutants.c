@@ -2,8 +2,7 @@
  *
  * Book: chapter 09.  Checked by: the judge, which must reject each mutant
  * and pass the twin.  Next: tests/10_wy_backward/mutants.c.
- * The code is a copy of the reference, because mutants must not call it.
- */
+ * The code is a copy of the reference, because mutants must not call it. */
 #include "kcp.h"
 
 #include <math.h>
@@ -16,7 +15,8 @@ enum {
     NEXT_GATE = 16384, UNCARRIED = 32768,
 };
 
-/* `before` is the last token of the previous chunk, or of this chunk if c = 0. */
+/* `before` is the last token of the previous chunk. A sequence's first chunk has no
+ * previous chunk, so there `before` is the last token of the first chunk. */
 struct cut { int n, m, rows; int64_t t0, before; };
 
 static void local(const struct kcp_chunk_backward *a, struct cut x, int flags)
@@ -134,12 +134,12 @@ static int mutate(struct kcp_chunk_backward *a, int flags)
 RECORD(twin, "twin", 0, "correct: runs the mutants' code without a mistake");
 MUTANT(decay_first, DECAY_FIRST, "errata 8: decays dS before dU = kg dS");
 MUTANT(next_gate, NEXT_GATE, "errata 28: decays by the previous chunk's gate");
-MUTANT(in_order, IN_ORDER, "errata 17: visits chunks from first to last");
+MUTANT(in_order, IN_ORDER, "errata 17: scans chunks from first to last, not reversed");
 MUTANT(no_w, NO_W, "dS omits the term - w^T dU");
 MUTANT(no_scale, NO_SCALE, "errata 27: omits scale");
 MUTANT(scale_twice, AQK_SCALE, "scales dv_local twice, as Aqk includes the scale");
 MUTANT(no_dh_out, NO_DHT, "dS starts from 0 instead of dh_out");
-MUTANT(at_start, AT_START, "off by one: dh holds dS at the chunk's start");
+MUTANT(at_start, AT_START, "off by one: dh holds dS at the chunk's start, not its end");
 MUTANT(transposed, TRANSPOSED, "dAqk = scale v_new dO^T");
 MUTANT(no_diagonal, NO_DIAGONAL, "Aqk and dAqk omit their diagonal");
 MUTANT(wrong_head, WRONG_HEAD, "GDN, HV > H: reads q and k of head n % H");

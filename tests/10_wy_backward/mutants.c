@@ -240,9 +240,9 @@ static int mutate(struct kcp_wy_backward *a, int flags)
 RECORD(twin, "twin", 0,
        "correct: runs the mutants' code without a mistake", "any shape");
 MUTANT(beta_outside, BETA_OUTSIDE, "errata 34: puts beta_j outside the sum");
-MUTANT(diagonal, DIAGONAL, "errata 38: dG has terms i = j, which bf16 cannot cancel");
+MUTANT(diagonal, DIAGONAL, "errata 38: dG has terms i = j that do not cancel in bf16");
 MUTANT(last_row, LAST_ROW,
-       "errata 38: dG contains k dk_s of the last row, which does not cancel in bf16");
+       "errata 38: dG contains the last row's k dk_s, which bf16 does not cancel");
 MUTANT(undecayed, UNDECAYED, "errata 1: the delta rule uses the undecayed state");
 MUTANT(no_decay, NO_DECAY, "errata 31: dG_last omits exp2(G_last) sum_v h dS");
 MUTANT(no_rows, NO_ROWS, "errata 31: dG_last omits the sum of k dk_s over rows");
@@ -252,9 +252,9 @@ MUTANT(dA_beta_i, BETA_I, "dA = diag(beta) (dU v^T + dw k~^T): beta on the wrong
 MUTANT(no_dk_s, NO_DKS, "dk omits the term of the state");
 MUTANT(no_dw, NO_DW, "omits the gradient of w");
 MUTANT(wrong_head, WRONG_HEAD, "HV > H: reads q and k of head n % H");
-MUTANT(overwrites, OVERWRITE, "HV > H: dq, dk are of one head, not a group's sum");
-MUTANT(first_key, FIRST_KEY, "GDN: dg is the term of channel 0, not the sum over K");
-MUTANT(exclusive, EXCLUSIVE, "off by one: dg of token t sums only rows after t");
+MUTANT(overwrites, OVERWRITE, "HV > H: dq, dk omit the group's other value heads");
+MUTANT(first_key, FIRST_KEY, "GDN: dg is channel 0's term, not the sum over channels");
+MUTANT(exclusive, EXCLUSIVE, "off by one: dg of token t sums rows after t, without t");
 MUTANT(base_2, BASE_2, "dg is the gradient of g in base 2, not in base e");
 MUTANT(no_scale, NO_SCALE, "errata 27: omits scale in dq1");
 MUTANT(dbeta_short, DBETA_SHORT, "dbeta omits the sum of dk2 k over channels");
@@ -264,8 +264,8 @@ MUTANT(wrong_chunk, ONE_CHUNK, "off by one: uses h and dS of the previous chunk"
 MUTANT(h_turned, H_TURNED, "errata 29: dO S, reads h as [V,K]");
 MUTANT(divided, DIVIDED,
        "errata 32: dbeta = sum / (beta + 1e-10), which is 0 at beta = 0");
-/* Mutant `rounded` is not judged in bf16. Correct bf16 kernels round A and dU, which
- * causes errors of equal size. */
+/* Mutant `rounded` is not judged in bf16, because correct bf16 kernels round A and dU,
+ * and this rounding causes errors of equal size. */
 RECORD(rounded, "mutant_rounded", ROUNDED,
        "rounds dA and dA A^T to bf16 in dL", "any shape, float only");
 MUTANT(writes_nothing, NOTHING, "returns at once");

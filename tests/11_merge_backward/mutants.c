@@ -144,12 +144,12 @@ static int mutate(struct kcp_merge_backward *a, int flags)
 #define MUTANT(ident, flags, why) RECORD(ident, "mutant_" #ident, flags, why)
 
 RECORD(twin, "twin", 0, "correct: runs the mutants' code without a mistake");
-MUTANT(in_order, IN_ORDER, "errata 17: visits chunks from first to last");
+MUTANT(in_order, IN_ORDER, "errata 17: scans chunks from first to last, not reversed");
 MUTANT(decay_first, DECAY_FIRST, "errata 8: decays dS before dU = kg dS");
 MUTANT(turned, TURNED, "errata 18: uses M^T instead of M");
 MUTANT(no_end, NO_END, "ignores dht");
 MUTANT(wrong_stretch, WRONG_STRETCH,
-       "off by one: reads dh_end of the previous sequence");
+       "off by one: reads dh_end of the previous sequence, not its own");
 MUTANT(not_wanted, ALL_M, "writes dh_ext and M even if only one is requested");
 MUTANT(no_scale, NO_SCALE, "errata 27: omits scale in qg^T dO");
 MUTANT(no_w, NO_W, "omits - w^T dU, so M is only the decay");

@@ -11,8 +11,8 @@ static int mode(const struct wrong_rank *x)
     return ((const struct kcp_saved *)x->a->saved)->save;
 }
 
-/* Copies tensor `name` [T,HV,C] of the saved block. With STALE, each chunk except the
- * first of a stretch gets the rows of the previous chunk. */
+/* Copies tensor `name` [T,HV,C] of the saved block. With STALE, each chunk except a
+ * segment's first chunk gets the rows of the previous chunk. */
 static void take_triangle(struct wrong_rank *x, const char *name, double *to)
 {
     const struct kcp_backward *a = x->a;

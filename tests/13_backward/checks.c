@@ -120,7 +120,7 @@ static void launches(struct kcp_report *rep, const struct kcp_plan *p, int r,
                "rank %d, segment %d: dh_ext is needed, but jobs %d do not compute it",
                r, s, first);
         EXPECT(rep, alone || !(first & KCP_JOB_REVERSE) || given,
-               "rank %d, segment %d: the reverse scan runs before its dS arrives",
+               "rank %d, segment %d: the reverse scan runs before dS arrives",
                r, s);
     }
 }

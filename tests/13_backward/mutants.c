@@ -117,15 +117,15 @@ static int mutate(const struct kcp_backward *a, struct mistake m)
 RECORD(twin, "twin", "correct: runs the mutants' code without a mistake", .flags = 0);
 MUTANT(undecayed, "errata 1: applies the delta rule to the undecayed state",
        .wy10 = &m10_undecayed);
-MUTANT(last_map, "errata 6: a rank sends the map of its LAST sequence",
+MUTANT(last_map, "errata 6: sends the map of a rank's last sequence, not its first",
        .flags = LAST_MAP);
-MUTANT(h_decayed, "errata 7: decays h before it computes v_new from h",
+MUTANT(h_decayed, "errata 7: computes v_new from the decayed h",
        .c04 = &m04_decay_first);
 MUTANT(dS_decayed, "errata 8: the map decays dS before dU = kg dS",
        .m11 = &m11_decay_first);
 MUTANT(dS_decayed_too, "errata 8: the reverse scan decays dS before dU = kg dS",
        .c09 = &m09_decay_first);
-MUTANT(in_order, "errata 17: the map visits chunks from first to last",
+MUTANT(in_order, "errata 17: the map's scan goes from the first chunk to the last",
        .m11 = &m11_in_order);
 MUTANT(own_M, "errata 18: dS_r = M_r dS_{r+1} + dH_{r+1}", .flags = OWN_M);
 MUTANT(not_turned, "applies M instead of M^T", .flags = NOT_TURNED);
@@ -144,7 +144,7 @@ MUTANT(uncarried, "the reverse scan starts each chunk from dS = 0",
        .c09 = &m09_uncarried);
 MUTANT(last_chunk, "sends only the map of the last chunk", .m11 = &m11_last_chunk);
 MUTANT(no_exchange, "sets dS to 0 at all cuts", .flags = NO_EXCHANGE);
-MUTANT(neighbour, "uses only dS of the next segment", .flags = NEIGHBOUR);
+MUTANT(neighbour, "dS is only dh_ext of the next segment", .flags = NEIGHBOUR);
 MUTANT(twice, "applies the farthest map twice", .flags = TWICE);
 MUTANT(no_state, "recomputes h from 0, not from forward's merged state",
        .flags = NO_H0);
@@ -162,23 +162,23 @@ MUTANT(triangle, "dv = A beta x, without transposing A",
        .flags = FLOOR, .wy10 = &m10_shorter_not_turned);
 MUTANT(tail_row, "adds dG_last to a chunk's last row but one", .flags = FLOOR,
        .wy10 = &m10_shorter_last_row);
-MUTANT(unrounded, "one operand of a product is rounded, the other is not",
+MUTANT(unrounded, "multiplies sums of rounded operands by unrounded operands",
        .flags = FLOOR, .wy10 = &m10_shorter_unrounded);
 
-/* The next variants cut sequences into strips (chapter 18). */
+/* The next variants cut sequences into parts called strips (chapter 18). */
 RECORD(twin_strips, "twin_strips", "correct: cuts into strips", .flags = STRIPS);
 MUTANT(strips_outward, "folds from the nearest later strip to the last",
        .flags = STRIPS | OUTWARD);
 MUTANT(strips_not_turned, "applies a strip's M instead of M^T",
        .flags = STRIPS | NOT_TURNED);
-MUTANT(strips_neighbour, "uses only dS of the next strip", .flags = STRIPS | NEIGHBOUR);
-MUTANT(strips_next_start, "a strip starts from the next strip's state",
+MUTANT(strips_neighbour, "dS is only dh_ext of the next strip",
+       .flags = STRIPS | NEIGHBOUR);
+MUTANT(strips_next_start, "a strip starts from the next strip's state, not its own",
        .flags = STRIPS | NEXT_START);
 MUTANT(strips_no_dht, "the last strip ignores dht", .flags = STRIPS | NO_DHT);
 
 /* The next variants read the saved block (chapter 12). */
-RECORD(twin_modes, "twin_modes", "correct: reads the saved block",
-       .flags = OF_BLOCK);
+RECORD(twin_modes, "twin_modes", "correct: reads the saved block", .flags = OF_BLOCK);
 MUTANT(stale_triangle, "reads Aqk and A of the previous chunk",
        .flags = OF_BLOCK | STALE);
 MUTANT(next_h, "save-all: reads the state of the next chunk",

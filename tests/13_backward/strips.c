@@ -1,10 +1,10 @@
-/* strips.c -- cuts one rank's sequences into strips, as kernels do with few heads.
+/* strips.c -- cuts one rank's sequences into parts (strips), as kernels do for few
+ * heads.
  *
  * Book: chapter 18, "Fill the processors".  Checked by: the judge.
  * Next: tests/13_backward/checks.c.
  * The strips are the segments of a canonical plan for one rank. The state at the start
- * of a strip comes from forward. The mutants combine the strips' maps wrongly.
- */
+ * of a strip comes from forward. The mutants combine the strips' maps wrongly. */
 #include "wrong.h"
 
 /* Returns the tokens per strip: C strip_chunks, or C if strip_chunks is 0. */

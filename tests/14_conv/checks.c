@@ -98,7 +98,7 @@ static void rows_traffic(const struct trial *t, int r, int back,
 }
 
 /* Compares the bytes that each rank sent with a count row by row. Backward sends the
- * halo rows of x again and those of dpre, and gathers the sums of dweight and dbias
+ * halo rows of x (again) and of dpre, and gathers the sums of dweight and dbias
  * once. */
 static void check_traffic(struct kcp_report *rep, const struct trial *t)
 {

@@ -11,8 +11,8 @@
 enum { RANKS = 2, GRIDS = 3 };
 enum run { SINGLE, TOGETHER, ONE_LEFT_OUT, OTHER_WEIGHTS, RUNS };
 
-/* With the last plan, a thread of backward computes two chunks in the widest call and
- * one chunk in the other calls. */
+/* In the last case (GPU only), a thread of backward computes two chunks in the call
+ * with D=1032 and one chunk in the other calls. */
 static const char *const grids[GRIDS] = {
     "live C=64 lengths=150,0,37,70,1,5 R=1", "live C=64 lengths=150,0,37,70,1,5 R=2",
     "live C=16 lengths=3500 R=1" };

@@ -228,8 +228,8 @@ MUTANT(spikes_turned, SPIKES_TURNED, "W_alpha multiplies the spikes in reverse o
 MUTANT(one_beta, ONE_BETA, "all heads use w_beta of head 0");
 MUTANT(wrong_group, WRONG_GROUP, "value head n reads query head n % H");
 MUTANT(drop_decays, DROP_DECAYS, "a dropped token decays the state");
-MUTANT(drop_emits, DROP_EMITS, "a dropped token has its own output");
-MUTANT(drop_zero, DROP_ZERO, "a dropped token's output is zero");
+MUTANT(drop_emits, DROP_EMITS, "a dropped token has its own output, not the last one");
+MUTANT(drop_zero, DROP_ZERO, "a dropped token's output is zero, not the last one");
 MUTANT(repeat_once, LAST_IS_LAST, "the second of two dropped tokens has output 0");
 MUTANT(repeat_local, REPEAT_LOCAL, "a repeated output does not reach the next rank");
 MUTANT(runs_on, RUNS_ON, "a repeated output is passed to the next sequence");

@@ -1,4 +1,4 @@
-/* checks.c -- compares the ladder's reference with chapter 04, and emulated
+/* checks.c -- compares chapter 17's reference with chapter 04, and emulated
  * instructions with the PTX manual.
  *
  * Book: chapter 17.  Checked by: itself, it can fail.  Next: ../../cuda/17_ladder.
@@ -174,7 +174,7 @@ static int phases(struct kcp_report *rep)
     block_arrive_expect(&b, 4);
     block_tma(&q, to, from, 0, 1, 2, &b);
     block_arrive(&b);
-    EXPECT(rep, !block_passed(&b, 0), "the first phase ends before its bytes are in");
+    EXPECT(rep, !block_passed(&b, 0), "the first phase ends before its bytes arrive");
     block_carry_out(&q, 0);
     EXPECT(rep, block_passed(&b, 0) && !block_passed(&b, 1),
            "the first phase does not end, or the second has ended");
@@ -186,8 +186,8 @@ static int phases(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_17_phases) = { "17_ladder", "phases",
-    "a phase of an mbarrier completes when all arrivals and bytes are in, and not"
-    " before", phases };
+    "a phase of an mbarrier completes exactly when all threads and all bytes have"
+    " arrived", phases };
 
 /* Checks that a descriptor with one wrong field gives a wrong or NaN result. */
 static int descriptors(struct kcp_report *rep)

@@ -91,8 +91,8 @@ MUTANT(adds_w, ADDS_W, "v_new = u + w S");
 MUTANT(last_token, LAST_TOKEN, "the state omits the last token of a chunk");
 MUTANT(tail_of_next, TAIL_OF_NEXT,
        "the state adds rows past the end of a partial chunk");
-MUTANT(swapped_keys, SWAPPED_KEYS, "swaps the two keys of a register in one factor");
-MUTANT(other_half, OTHER_HALF, "reads u of the other 64 columns");
+MUTANT(swapped_keys, SWAPPED_KEYS, "swaps the two keys in each mma register of w");
+MUTANT(other_half, OTHER_HALF, "reads u of column (v + V/2) % V, not v");
 MUTANT(one_behind, ONE_BEHIND, "reads w of the previous chunk");
 MUTANT(no_h_in, NO_H_IN, "the state starts from 0");
 MUTANT(writes_nothing, NOTHING, "returns at once");

@@ -47,7 +47,7 @@ static void draw(struct chunk *c, struct stream *s, int integers)
         c->last[p] = integers ? -(p % 2) : -0.01 * p;
 }
 
-/* Returns the relative error |x - X| / |X| of M after one chunk, if M is I at first. */
+/* Returns |x - X| / |X|, where one chunk maps I to x in unit f, and to X if exact. */
 static double error_of(const struct chunk *c, enum unit f)
 {
     static double X[K][W];

@@ -35,8 +35,8 @@ static inline float factor(enum unit f, float x)
     return keep(x, f == BF16 ? 7 : 10);
 }
 
-/* Returns a b, computed by unit f. Unit TF32X3 also adds the products of one factor and
- * the other factor's rounding error. */
+/* Returns the product a b, computed by unit f. Unit TF32X3 also adds the products of
+ * one factor and the other factor's rounding error. */
 static inline float times(enum unit f, float a, float b)
 {
     const float a1 = factor(f, a), b1 = factor(f, b);

@@ -55,7 +55,7 @@ static double bound_of(const struct batch *x, int s, int n, enum mistake wrong)
     return exp(sum + (wrong == WHOLE ? most : 0));
 }
 
-/* Returns a lower bound of |M|_2 for stretch s and value head n. */
+/* Returns a lower bound of |M|_2 for value head n of stretch (run of tokens) s. */
 static double norm_of(const struct batch *x, int s, int n)
 {
     const int K = x->c.K, W = x->c.K + x->c.V;

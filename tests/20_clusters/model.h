@@ -9,7 +9,7 @@
 #include <string.h>
 
 /* `a`: latency in us, `bw`: bytes per us. The numbers inside a node were measured on
- * four H200s and rounded. Those between nodes assume one 400 Gbit/s card per GPU. */
+ * four H200s and rounded. `between` assumes one 400 Gbit/s card per GPU. */
 struct wire { double a, bw; };
 static const struct wire inside = { 10, 380e3 }, between = { 20, 45e3 };
 static const double HV = 32, K = 128, V = 128, rate = 10e6;   /* rate: flop/us, fp32 */
@@ -21,7 +21,7 @@ static inline double t_MS(void) { return 2 * HV * K * K * V / rate; }
 static inline double t_MM(void) { return 2 * HV * K * K * (V + K) / rate; }
 
 /* gather(), chain() and scan() return the time at which the last of R ranks has its
- * state, if all ranks start at time 0. A rank has 1/`share` of the heads. */
+ * state, if all ranks start at time 0. In scan(), a rank has 1/`share` of the heads. */
 static inline double gather(struct wire w, int R)
 {
     const double folds = (R > 2 ? R - 2 : 0) * t_MS();
