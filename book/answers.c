@@ -60,7 +60,7 @@ static void growth(void)
 /* Chapter 02: finds where log(1 + exp(x)) becomes 0, and where decays underflow. */
 static void softplus(void)
 {
-    float low = -30, high = 0;      /* softplus is 0 at low and positive at high */
+    float low = -30, high = 0;      /* softplus(low) is 0, softplus(high) is > 0 */
     for (int i = 0; i < 60; i++) {
         const float mid = (low + high) / 2, one = 1 + expf(mid);
         if (logf(one) == 0) low = mid;
@@ -163,7 +163,7 @@ static void backward_bytes(void)
         3 * (B() + BM()) / 1048576);
     say("13.reuse", "%.0f", (ranks - 1.0) * sizeof half / 1048576, 3 * B() / 1048576);
     say("13.params", "%.0f", (ranks - 1.0) * sizeof partial, 3 * 4 * 32 * 129);
-    double whole = 0, parts = 0;  /* averages if ranks have the sum 1, or parts 1/4 */
+    double whole = 0, parts = 0;  /* averages: ranks have the sum 1, or parts of it */
     for (int p = 0; p < ranks * replicas; p++) {
         whole += 1.0 / (ranks * replicas);
         parts += 1.0 / ranks / (ranks * replicas);
@@ -276,7 +276,7 @@ static void kept(void)
 }
 
 /* Chapter 18: returns 1 if n heads take less time when each sequence is split into m
- * parts, for some m from 2 to `most`. Each part after the first adds `fold` passes. */
+ * parts, for some m from 2 to `most`. Each part but the first costs `fold` passes. */
 static int pays(int n, double fold, int most)
 {
     for (int m = 2; m <= most; m++)
@@ -320,7 +320,7 @@ static void clusters(void)
     int R = 2;
     while (R < 64 && chain(between, R, 1) < gather(between, R))
         R++;
-    struct wire w = { between.a, 1 };   /* finds w.bw at which both take equal time */
+    struct wire w = { between.a, 1 };   /* finds w.bw of equal gather and chain times */
     double high = 1e9;
     while (high - w.bw > 1e-4) {
         const struct wire middle = { w.a, (w.bw + high) / 2 };

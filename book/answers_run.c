@@ -18,7 +18,7 @@ static double normal(void)
     return sqrt(-2 * log(1 - uniform())) * cos(6.283185307179586 * uniform());
 }
 
-/* Chapter 01: processes token 2 wrongly, because e comes from the undecayed state. */
+/* Chapter 01: processes token 2 wrongly: computes e from the state before its decay. */
 static void undecayed(void)
 {
     double S[K][V], old[V], e[V], answer[V];

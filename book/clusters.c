@@ -64,7 +64,7 @@ static void forms_measured(void)
     }
 }
 
-/* Prints a table, and between its rows values that the text of chapter 20 repeats. */
+/* Prints a table, and between its rows the values that chapter 20's text quotes. */
 static void levels(double tokens)
 {
     static const int ranks[] = { 1, 2, 4, 8, 32, 64, 128, 256, 512, 1024, 4096 };

@@ -15,7 +15,7 @@
 
 enum { T = EX_T, K = EX_K, V = EX_V, C = EX_C, WC = 2, MOST = 3 };
 
-/* Results of chapter 01's recurrence; all other results are compared with these. */
+/* Results of chapter 01's recurrence, with which all other results are compared. */
 static double g[T][K], o[T][V], ht[K][V], ones[T][V] = { { 1, 1 }, { 1, 1 }, { 1, 1 } };
 static double dq[T][K], dk[T][K], dv[T][V], dg[T][K], dbeta[T], dh0[K][V];
 static double worst;

@@ -56,8 +56,8 @@ static void by_ldmatrix(void)
 }
 
 /* Prints the lane, register, row and column of each number of A (of = 0) or B (of = 1).
- * To find its row and column, sets the number to 1 and the rest of its matrix to 0. The
- * other factor has p + 1 for key p in column 0 (B) or row 0 (A), and is 0 elsewhere.
+ * To find a number's row and column, sets it to 1 and the rest of its matrix to 0. The
+ * other matrix has p + 1 for key p in column 0 (B) or row 0 (A), and is 0 elsewhere.
  * So the only nonzero element of the product is the number's key + 1. */
 static void factor(int of)
 {

@@ -65,7 +65,7 @@ static void references(void)
 }
 
 /* Computes dg from the sum of each path (chapter 10). If `star`, leaves out the terms
- * that cancel: those with i = j, and dks of the last row. */
+ * that cancel: those of a token pair (i,i), and dks of the last row. */
 static void paths(int star, int round)
 {
     static double dw[C][K], dkgb[C][K], dA[C][C], X[C][C], dL[C][C], dG[C][K];

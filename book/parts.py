@@ -1,7 +1,7 @@
 """parts.py -- compares measured times of passes over ranks with bounds and predictions,
 and prints measured times and counters of chapter 17's kernels.
 
-A bound comes from the bytes of the kernels, or from a pass without messages.
+A bound is computed from the kernels' bytes or measured on a pass without messages.
 The times are from the newest table in bench/results/ that has the case.
 
 Book: chapters 17 and 20, which show the output.  Checked by: make book.

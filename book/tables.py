@@ -9,8 +9,8 @@
 #
 # The first line of a record names its columns. Column `kind` says what a row records.
 # If a case was recorded several times, the latest row in the best state is used. The
-# states are, best first: measured with the present kernels, unknown, measured with
-# other kernels. --readme needs built kernels.
+# states, best first: measured with the present kernels, with unknown kernels, with other
+# kernels. --readme needs built kernels.
 import glob
 import itertools
 import math
@@ -259,8 +259,8 @@ class Records:
         return True
 
     def of_newest_code(self, rows):
-        """Drops rows of whole layers if their case has rows in a better state or of a
-        later day."""
+        """Drops rows of whole layers if the same case also has rows in a better state or
+        of a later day."""
         newest = {}
         for r in rows:
             key = r.case, r.stage, r.ranks

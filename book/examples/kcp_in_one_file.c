@@ -143,7 +143,7 @@ static void retreat(const struct chunk *c, state dS, double y[C][V])
     }
 }
 
-/* Adds the gradients of token i that pass through the chunk's first or last state. */
+/* Adds token i's gradients that come through the chunk's first state or last state. */
 static void through_states(const struct chunk *c, int i, state dS, double y[C][V],
                            double dG[C][K], struct outputs *d)
 {
@@ -244,9 +244,9 @@ static void rank_tokens(struct rank *me, struct outputs *y)
     }
 }
 
-/* ---- 4. The exchange, in two forms */
+/* ---- 4. The exchange, by two algorithms */
 static pthread_barrier_t meet;
-static struct map gathered[R];                      /* row r is written by rank r */
+static struct map gathered[R];                      /* rank r writes gathered[r] */
 static state message;                               /* state sent to the next rank */
 static struct outputs got;
 static int by_chain;

@@ -222,8 +222,8 @@ def ladder_ldmatrix():
 
 @figure(720, 300)
 def ladder_banks():
-    """A cell is four banks. Its number is the number of the piece (16 bytes of a row)
-    that is there. Piece 2 of each row is marked."""
+    """A cell is four banks. The number in a cell says which piece (16 bytes) of the row
+    is there. Piece 2 of each row is marked."""
     def draw(x0, y0, rows, reads):
         for row in rows:
             for piece, at in enumerate(row):

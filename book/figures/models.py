@@ -94,7 +94,7 @@ def scan_times():
 @figure(720, 420)
 def family():
     def matrix(x, y, name, how, one_gate, rank_one, write):
-        """Draws a diagonal matrix. If `rank_one`, other elements are shaded too."""
+        """Draws a diagonal matrix. If `rank_one`, also shades the other elements."""
         text(x, y - 26, name)
         soft(x, y - 9, how)
         for i in range(6):
@@ -270,7 +270,7 @@ def visible():
 # ---- B
 @figure(720, 346)
 def log():
-    """log.tsv has 1 if backward, 1 if GDN, measured / predicted time, and a text."""
+    """A row: 1 if backward, 1 if GDN, measured / predicted time, and a text."""
     with open("build/book/results/log.tsv", encoding="utf-8") as file:
         rows = [s.rstrip("\n").split(" ", 3) for s in file]
     pairs = [(back == "1", "b" if gdn == "1" else "a", float(ratio), what)

@@ -14,7 +14,7 @@ CUTS = 0, 5, 6, 6, 7, 12
 
 
 def halo_x(r, t):
-    """Returns x of token t on rank r. A rank without tokens also adds a gap."""
+    """Returns x of token t on rank r. Ranks, also empty ones, are 48 units apart."""
     return 104 + 35 * t + 48 * r
 
 
@@ -98,7 +98,7 @@ def scaling():
     main, maps, exchange, total = (list(c) for c in list(zip(*rows))[2:4] +
                                    list(zip(*rows))[5:7])
     work = [a + b for a, b in zip(main, maps)]
-    # With one rank there is neither a map nor an exchange.
+    # One rank computes no map and exchanges nothing.
     for values, first, ink, dash, down, name in (
             (main, 0, "c", "none", 10, "main pass"),
             (work, 1, "a", "none", -2, "work: main + map"),

@@ -1,4 +1,4 @@
-/* chain_main.c -- runs a student's form of the exchange on threads; checks every bit.
+/* chain_main.c -- runs a student's exchange algorithm on threads; checks every bit.
  *
  * Book: chapter 07, labs/STAFF.md.  Used by: make grade LAB=07c, 07g, 07s.
  * Next: plan_main.c.

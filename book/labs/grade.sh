@@ -16,7 +16,7 @@ case $LIMIT in *[!0-9]*|0*|??????*) wants "LIMIT=$LIMIT" "seconds, from 1" ;; es
     wants "LAUNCH=$LAUNCH" "a command and its options"
 [ -f "$work" ] || { echo "grade: there is no $work yet: make lab LAB=$id"; exit 2; }
 # Each file has a separate folder, named by a checksum of the file's path, so that two files
-# can be graded concurrently. The lock prevents concurrent gradings of the same file.
+# can be graded concurrently. A lock prevents two gradings of one file at once.
 dir=$B/grade/$id-$(realpath "$work" | cksum | cut -d' ' -f1)
 mkdir -p "$dir" || exit 2
 exec 8>"$dir/lock"

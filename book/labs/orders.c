@@ -33,8 +33,8 @@ static int nbarriers, running, (*their_step)(void *m, int role, int i);
 
 enum order { PLAIN, ANY, PRODUCER_FIRST };
 static enum order order;
-static int held;            /* number of chunks, until the producer waits; then 0 */
-static int other;           /* 1 unless the producer waits after 4 chunks */
+static int held;            /* the chunks' number until the producer waits, then 0 */
+static int other;           /* 1 unless the producer first waits after 4 chunks */
 static unsigned drawn = 1;
 
 void block_barrier_init(struct block_barrier *b, int count)

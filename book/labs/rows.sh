@@ -147,7 +147,7 @@ hint() {
     done <"$dir/mistakes"
 }
 # Repeats the run with sanitizers in the judge's process, and prints the line of the student's
-# file that failed. `stood` is set if the first run was stopped. Then `timeout` sends only
+# file that failed. If the first run was stopped ($stood is set), `timeout` sends only
 # one signal (--foreground), because a second signal could interrupt the report.
 line_of() {
     [ $ext = c ] && [ -z "$shown" ] || return 0
@@ -227,7 +227,7 @@ judge() {
 
 # speed TITLE POINTS NAME RATIO [option...]: compares the times of variants `lab` and NAME
 # in one run. NAME `best` is our fastest variant. With NAME `form`, compares the student's
-# form of the exchange with our fastest form.
+# exchange algorithm with our fastest one.
 speed() {
     title=$1 points=$2 name=$3 ratio=$4 gpus=$(nvidia-smi -L 2>/dev/null | wc -l)
     shift 4
@@ -279,7 +279,7 @@ linked() {
     fi
 }
 
-# Compares the student's "// bound:" with the recorded counters (chapter 17, "Reading ncu").
+# Compares the student's line "// bound:" with recorded counters (chapter 17, "Reading ncu").
 bound() {
     right=$(awk -F '\t' -v name="$(get counters)" '
         FNR == 1 { for (i = 1; i <= NF; i++) at[$i] = i }

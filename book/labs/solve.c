@@ -1,6 +1,6 @@
 /* solve.c -- judges only the student's dv; the reference computes all other gradients.
  *
- * Book: labs/STAFF.md.  Used by: make grade LAB=10_solve (first rows).
+ * Book: labs/STAFF.md.  Used by: the rows `dv alone` of 10_solve.lab.
  * Next: tree.c.
  * In this variant of stage 10 the student's code computes only A^T dU.
  */

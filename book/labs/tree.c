@@ -2,10 +2,10 @@
  *
  * Book: labs/STAFF.md.  Used by: make grade LAB=15_blelloch.  Next: warp.c.
  * One variant of stage 15 runs the whole program with the tree in each tile. Two others
- * run the tree on names instead of maps. One of the two counts all products, the other
- * the products in series. A name denotes the map of consecutive tokens. A name may be
- * composed only with the name of the next tokens, and applied only to the state before
- * its first token.
+ * run the tree on names instead of maps: one counts all products, the other counts the
+ * products in series. A name stands for the map of consecutive tokens. Two names may be
+ * composed only if the tokens of the second follow those of the first. A name may be
+ * applied only to the state before its first token.
  */
 #include "15_scan.h"
 #include "book/labs/frame.h"
@@ -15,8 +15,8 @@
 
 enum { LEAVES = 64 };
 
-/* A name has 8 bytes, like a map or state of one number. It denotes the map of leaves
- * [lo,hi), or the state before leaf hi. `depth` is its number of products in series. */
+/* A name, 8 bytes in place of a map or state of one number. Denotes the map of leaves
+ * [lo,hi), or the state before leaf hi. `depth` counts its products in series. */
 enum kind { NOTHING, MAP, STATE };
 struct name { unsigned char kind, lo, hi, depth; int unused; };
 static int products;

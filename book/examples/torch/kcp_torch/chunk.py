@@ -295,7 +295,7 @@ def _layer(all_, final, q, k, v, g, beta, A_log, dt_bias, h0, cu_seqlens,
         in_memory(q=q, k=k, v=v, g=g, beta=beta, A_log=A_log, dt_bias=dt_bias,
                   initial_state=h0)
         given, inputs = inputs, inputs[:5] + site.parameters(A_log, dt_bias) + (h0,)
-        # Later calls with tensors like these skip all checks, if none needs a copy.
+        # If no input needs a copy, later calls with tensors like these skip all checks.
         if all(x is y and (x is None or x.dtype is t and x.is_contiguous() and
                            not x.is_neg() and not x.data_ptr() & 15)
                for x, y, t in zip(inputs, given, site.types)):

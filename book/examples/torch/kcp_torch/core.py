@@ -203,8 +203,8 @@ def first_only(grads, *sources):
 
 
 class Alike:
-    """Remembers at most KINDS sets of tensors. Tensors with the types, sizes, strides,
-    devices and requires_grad of such a set need no checks, casts or copies."""
+    """Remembers the properties (types, sizes, strides, devices, requires_grad) of at most
+    KINDS sets of tensors. Tensors with equal properties need no checks, casts or copies."""
     KINDS = 4
 
     def __init__(self):
@@ -259,7 +259,7 @@ class Prepared:
                            C.c_void_p(comm.address if comm else None))
         if local and pass_ != "forward":      # sums of gradients: this rank's tokens
             put("kcp_call", view, part=value("KCP_SUM_LOCAL"))
-        # Sizes depend on which addresses are NULL. 64 represents other addresses.
+        # The sizes depend on which addresses are NULL. 64 is used for any other.
         for n in names:
             C.c_void_p.from_buffer(args, at[n]).value = 64
         self.saved_bytes = 0
@@ -271,7 +271,7 @@ class Prepared:
             put(self.struct, view, saved=64, saved_bytes=self.saved_bytes)
             with_block = sizes()
             # Backward always has a saved block. Forward has a block only if gradients
-            # are needed, so its workspace must suffice with and without a block.
+            # are needed, so forward's workspace must suffice for both.
             self.work_bytes = (with_block if pass_ == "backward"
                                else max(self.work_bytes, with_block))
             put(self.struct, view, saved=None, saved_bytes=0)

@@ -6,7 +6,7 @@ Book: chapter 20.  Checked by: tests/cli/torch.sh.  Next: chunk.py.
 On CPUs each function of kcp_comm calls torch.distributed, so that any backend for host
 memory works. On GPUs, if PyTorch gives the address of the group's NCCL communicator,
 the library uses that communicator, which PyTorch aborts after a failure (ref/comm.h).
-Without an address, this file creates a communicator for the group.
+If PyTorch gives no address, this file creates a communicator for the group.
 """
 import atexit
 import ctypes as C

@@ -50,7 +50,7 @@ _sites = groups.Cache()
 
 
 def site_of(words, inputs):
-    """Returns the Site of a call from its string and tensors. The tensors may be fake,
+    """Returns a call's Site from the op's string and tensors. The tensors may be fake,
     because a fake tensor has the device of the real tensor."""
     from .chunk import Options, Site, plain
     key = (words,) + tuple(None if x is None else (plain(x.shape), x.dtype, x.device)
