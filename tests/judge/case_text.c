@@ -213,7 +213,7 @@ int case_parse(const char *text, struct kcase *k, char *why, size_t n)
         return 1;
     }
     if (ncuts && ncuts != c->R + 1) {
-        snprintf(why, n, "R=%d, but %d numbers in cuts=", c->R, ncuts);
+        snprintf(why, n, "R=%d: %d numbers in cuts=, expected R + 1", c->R, ncuts);
         return 1;
     }
     const int64_t step = k->L && k->L < c->C ? k->L : c->C;

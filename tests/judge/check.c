@@ -59,8 +59,8 @@ static double alike_limit(const struct slice *s, double limit, int twice)
 }
 
 /* Returns the limit of the error. If beta may reach 2, the bf16 limit doubles. If beta
- * may reach 2 and keys are alike, the fp32 limit is four times as large, because L, a
- * sum of K products, is rounded. */
+ * may reach 2 and keys are alike, the fp32 limit is four times as large, because
+ * entries of L (chapter 03), sums of K products, are rounded. */
 double tolerance(const struct slice *s, int is_M)
 {
     const enum kcp_storage as = s->judged;

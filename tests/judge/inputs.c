@@ -94,7 +94,7 @@ static void fill_gate(struct tensor_set *b, const struct kcase *k)
 }
 
 /* Returns the mean logit of beta and of gates. This mean is negative in regime LIVE,
- * and large for alike keys, so that L is large. */
+ * and large for alike keys, so that matrix L of chapter 03 is large. */
 double mean_logit(const struct kcase *k)
 {
     if (k->alike > 0) return 3;

@@ -191,8 +191,8 @@ void   worst_text(const struct worst *w, int has_rank, char *text, size_t n);
 
 /* ---- memory (memory.c; a GPU's: cuda/host/memory.cu) */
 /* fenced_unwritten_soon allocates memory between two fences and sets all bits to 1,
- * which is NaN in every storage type. The function may return before; the next
- * sync waits until all bits are set. fenced_free returns NULL if the fences are
+ * which is NaN in every storage type. The function may return before the bits are set;
+ * the next sync waits for this. fenced_free returns NULL if the fences are
  * intact, else the name of the overwritten fence, "before" or "past". */
 void *fenced_unwritten_soon(const struct memory *m, size_t n);
 const char *fenced_free(const struct memory *m, void *p, size_t n);
@@ -228,7 +228,7 @@ int  ranks_over_nccl(int R, int (*body)(struct kcp_comm *, void *), void *arg,
                      char *why, size_t n);
 void ranks_doing(const char *what);           /* `what` is printed if a rank is lost */
 void ranks_agree(struct verdict *t);            /* *t = worst of all processes */
-/* Runs `trials` random exchanges in every form and compares results bit for bit. */
+/* Runs `trials` random exchanges in every form and requires exact results. */
 int  exchange_trials(int trials, int R, int device);
 /* Runs the exchange of one seed on existing ranks, and adds the number of wrong
  * values on this rank to *wrong. */

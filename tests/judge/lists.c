@@ -6,7 +6,7 @@
  * A path is a row of table ref/core/paths.def: a kernel and its condition. Random cases
  * reach rows by chance. If no case of a kernel's list reaches a row, further cases are
  * tried from small to large until one reaches the row. For example, a scan of 128
- * columns needs many heads. The first case that reaches a row is repeated. */
+ * columns needs many heads. The first case that reaches a row runs again. */
 #include "paths.h"
 
 #include <stdlib.h>

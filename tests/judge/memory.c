@@ -78,9 +78,9 @@ const char *fenced_free(const struct memory *m, void *p, size_t n)
 
 /* ---- bytes that a run left in its workspace, copied to later workspaces
  *
- * Two copies are kept per rank: of the last workspace, and of the last workspace with a
- * different size. A variant that marks its workspace as prepared then finds the mark in
- * a workspace of another size, and gives wrong results. A copy is on the same device as
+ * Two copies are kept per rank: of the last workspace, and of the latest workspace of
+ * another size. A variant that marks its workspace as prepared then finds the mark in a
+ * workspace of another size, and gives wrong results. A copy is on the same device as
  * its workspace. */
 struct leftover {
     char *bytes;

@@ -10,8 +10,8 @@
 /* Finds the rows of the table of paths that a case reaches on some rank, on device d
  * or, for storage f64, on the host. Kernels need not be linked. If `kernel` is NULL,
  * finds the rows that a layer selects; otherwise only rows of this kernel. For stage
- * 13, includes the row of the forward that writes the saved block. Returns the number
- * of rows in `out`, or 0 if no row supports the case. */
+ * 13, includes the row of the forward that writes backward's saved block. Returns the
+ * number of rows in `out`, or 0 if no row supports the case. */
 int paths_of_case(const struct kcp_stage *s, const char *kernel,
                   enum kcp_storage storage, const struct kcase *k,
                   const struct kcp_device *d, const struct kcp_path **out, int max);
@@ -25,8 +25,8 @@ struct kcase *cases_of(const struct kcp_stage *s, const struct kcp_variant *v,
 int case_for_path(const struct kcp_stage *s, const char *kernel,
                   const struct kcp_path *p, const struct kcp_device *d,
                   const struct options *o, int id, int K, struct kcase *k);
-/* The cases of a kernel on a device, and the rows that each case reaches. paths_list
- * computes each of these lists once. */
+/* The cases of a kernel on a device, and the rows of the table that each case reaches.
+ * paths_list computes each of these lists once. */
 struct listed {
     const char *stage, *kernel;
     enum kcp_storage storage;

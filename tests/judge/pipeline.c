@@ -30,7 +30,7 @@ static int grid_add(struct tensor_set *b, const struct kcp_context *x,
     return KCP_OK;
 }
 
-/* Adds up the gradients of a parameter that segments (parts of a sequence) have. */
+/* Sums the gradient of a parameter over segments (parts of sequences). */
 static void add_parts(struct tensor_set *b, const struct kcp_call *c, const char *name,
                       const char *shape, const char *parts)
 {

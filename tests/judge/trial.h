@@ -156,8 +156,8 @@ int  bits_of_variant(struct kcp_report *rep, const struct kcp_variant *v,
 /* Runs the reference of a stage, cut into canonical segments, on 1 to 8 ranks, and
  * requires equal bits in every form that composes maps in order. */
 int  canonical_reference(struct kcp_report *rep, const char *stage, const char *words);
-/* Runs variant v on the case `words`, and variant `other` on the case `words` with the
- * words `more`. The outputs must have equal bits. */
+/* Runs variant v on the case `words`, and variant `other` on the case `words` with
+ * `more` appended. The outputs must have equal bits. */
 int  bits_agree(struct kcp_report *rep, const struct kcp_variant *v, const char *words,
                 const struct kcp_variant *other, const char *more);
 /* Runs the reference of a stage in every form (exchange algorithm) on 1 to 12 ranks,

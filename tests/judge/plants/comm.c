@@ -18,7 +18,7 @@ enum { HONEST, SHORT, SHIFTED, SILENT, ELSEWHERE };
 #define LAYER "v3_prepare_scan"
 #endif
 
-/* The communicator before the change; ranks may be threads. */
+/* The unchanged communicator, one per thread because ranks may be threads. */
 static __thread struct kcp_comm real;
 
 /* SHORT: the last eighth of each message is not sent. SHIFTED: messages start 16 bytes
