@@ -131,7 +131,7 @@ static int ranges(struct kcp_plan *p, const struct request *a)
 }
 
 //> plan-walk
-/* Stores s after the earlier segments of rank s.rank. i is the index in token order. */
+/* Stores s after the earlier segments of rank s.rank. i is s's index in token order. */
 static void put_segment(struct kcp_plan *p, int64_t i, struct kcp_segment s)
 {
     struct kcp_context *x = &p->ctx[s.rank];

@@ -221,8 +221,8 @@ static int backward(const struct kcp_conv *a, const struct rows *x, const double
 }
 
 /* Copies `own`, which is x0 (backward: dxt), to a new array *all. Then receives from
- * other ranks those rows of *all that this rank's windows reach. The caller frees *all,
- * which is NULL if `own` is NULL or empty. */
+ * other ranks those rows of *all that this rank's convolution reads. The caller frees
+ * *all, which is NULL if `own` is NULL or empty. */
 static int bring(const struct kcp_conv *a, const void *own, int backward, double **all)
 {
     const struct kcp_halo h = { .plan = a->plan, .comm = a->comm, .reach = a->Wc - 1,

@@ -6,8 +6,8 @@
 #include <math.h>
 #include <string.h>
 
-/* Allocates all arrays and computes the grid of rows: with m rows per token, token t
- * has rows m * t .. m * (t + 1) - 1. */
+/* Allocates all arrays and computes x->cu in rows of the form. With m rows per token,
+ * token t has rows m * t .. m * (t + 1) - 1. */
 int family_prepare(struct family_rank *x)
 {
     const struct kcp_family *a = x->a;
@@ -79,8 +79,8 @@ static struct family_chunk chunk_at(const struct family_rank *x, int s, int c,
     return y;
 }
 
-/* Adds the gradient of the chunk's decay, dG_last += exp2(G_last) sum_v h dS. Then
- * computes, in place, dg_t = sum of dG over rows t .. last. */
+/* Adds to dG the gradient through the chunk's decay: dG_last += exp2(G_last) sum_v h
+ * dS. Then computes, in place, dg_t = sum of dG over tokens t .. last. */
 static void gates(const struct family_chunk *y)
 {
     const int last = y->c - 1;

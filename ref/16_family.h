@@ -88,9 +88,9 @@ void family_gated(const struct family_chunk *x, struct family_rows y, int i, int
                   double *gated);
 void family_gated_back(const struct family_chunk *x, const double *d,
                        struct family_rows y, int i, int e);
-/* A token has `rows` rows of the form. Row r adds k v^T to the state. The query reads
- * the state in the token's last row. family_write computes kg of each row r and Aqk of
- * each column r. family_read computes qg. The functions with _back are the adjoints. */
+/* A token has `rows` rows of the form. The token's row r adds k v^T to the state. The
+ * query reads the state in the token's last row. family_write computes kg of row r, and
+ * Aqk of column r, of each token. family_read computes qg. _back: the adjoints. */
 void family_write(const struct family_chunk *x, struct family_rows k, int r);
 void family_write_back(const struct family_chunk *x, struct family_rows k, int r);
 void family_read(const struct family_chunk *x);
@@ -101,10 +101,10 @@ struct family_rank {
     const struct family_model *m;
     const struct kcp_family *a;
     const struct kcp_plan *plan;
-    struct kcp_call form;                  /* the call, but T and C count rows */
+    struct kcp_call form;                  /* T, C: rows of the form, not tokens */
     struct rank_arrays own;                /* freed at the end */
     int *cu;                               /* [NS+1] in rows of the form */
-    double *G_t, *G;                       /* G_t: G per token; G: per row */
+    double *G_t, *G;                       /* G per token, G per row of the form */
     double *u, *w, *kg, *qg, *Aqk, *bk, *L, *z;
     double *h_start, *maps, *states, *o, *v_new, *h, *h_out;
     double *dO, *dAqk, *dv_local, *dU, *dh, *dh_in, *ends;

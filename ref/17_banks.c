@@ -40,7 +40,7 @@ static void two_b(struct fragment_b *b, const double (*r)[8])
         }
 }
 
-/* Adds A B to two tiles at `to`. A is the two tiles `d`, and `r` is two operands B. */
+/* Adds A B to two tiles at `to`. A is the two tiles `d`, and B the two operands `r`. */
 static void multiply(struct fragment_d *to, const struct fragment_d *d,
                      const double (*r)[8])
 {

@@ -67,8 +67,8 @@ struct kcp_comm {
 };
 
 /* A window is memory on a rank's GPU that kernels of other ranks write directly. A
- * window has a flag per block of a state. If all ranks have a window, the form `chain`
- * runs one kernel per rank (chapter 20). Otherwise `chain` sends messages. */
+ * window has counts per rank and block (part) of a state. If all ranks have a window,
+ * the exchange form `chain` runs one kernel per rank (chapter 20), not messages. */
 enum { KCP_WINDOW_RANKS = 16 };
 struct kcp_window {
     int R, r, blocks;          /* blocks: maximum number of blocks of a state */
@@ -78,8 +78,8 @@ struct kcp_window {
 /* Creates windows for all ranks of a communicator over NCCL. Collective. All ranks
  * return KCP_NA if a GPU cannot write another GPU's memory, or if the environment
  * variable KCP_WINDOWS is not 1. kcp_nccl_over, kcp_nccl_by_file and
- * kcp_nccl_threads_run call this function. After kcp_nccl_from or kcp_nccl_split, the
- * caller may call it, but not while a CUDA graph captures a stream. */
+ * kcp_nccl_threads_run call this function. After kcp_nccl_from or kcp_nccl_split, you
+ * may call kcp_nccl_windows, but not while a CUDA graph captures a stream. */
 int kcp_nccl_windows(struct kcp_comm *comm);
 
 /* Runs R ranks as threads of this process: calls body(comm, arg) once per rank. Returns
@@ -104,7 +104,7 @@ int kcp_timeout(double *seconds, char *why, size_t n);
  * failed rank and the reason. If a process dies under MPI, the launcher names the
  * process, ends the other processes, and returns a status other than 0. If a rank
  * hangs, or if a rank over threads or NCCL dies, calls on the other ranks fail within
- * KCP_TIMEOUT_S with a one-line reason. Work on streams of the other ranks ends. */
+ * KCP_TIMEOUT_S with a one-line reason, and work on their streams ends. */
 
 /* Ranks can use NCCL (KCP_NA if built without CUDA or NCCL). Pointers are to memory of
  * the rank's GPU, and a call returns when its work is on the stream. barrier() waits
@@ -156,8 +156,8 @@ struct kcp_mapops {
                  int v0, int Vb, const void *S_in, int ld_in, void *S_out, int ld_out,
                  struct CUstream_st *);
     /* out <- the map that applies a, then b: [op(M_b) h_a + h_b | M], M = M_b M_a
-     * (backward: M_a M_b). If a_first is 1, M_a is not read and M is not written. `out`
-     * must differ from a and b. */
+     * (backward: M_a M_b). If a_first is 1, no state precedes a, so M_a is not read and
+     * M is not written. `out` must differ from a and b. */
     int (*compose)(int HV, int K, int V, const void *b, const void *a, int backward,
                    int a_first, void *out, struct CUstream_st *);
     int (*copy)(void *to, size_t to_pitch, const void *from, size_t from_pitch,
@@ -237,9 +237,9 @@ int     kcp_halo_states(const struct kcp_halo *h, void *states);
  *
  * kcp_segment_sum adds the rows of part [NS,n], one row per segment, over all segments
  * of all ranks in token order. Every rank gets sum [n], in host memory. If R > 1, there
- * is one all_gather per MiB. Canonical plans give the same bits for every R.
- * kcp_parameter_sum does the same for the plan of call c. With KCP_SUM_LOCAL,
- * kcp_parameter_sum adds only this rank's rows and sends no message. */
+ * is one all_gather per MiB. A canonical plan gives the same bits for every R.
+ * kcp_parameter_sum computes this sum with the plan and comm of call c. With
+ * KCP_SUM_LOCAL, it adds only this rank's rows and sends no message. */
 int kcp_segment_sum(const struct kcp_plan *plan, struct kcp_comm *comm,
                     const double *part, int64_t n, double *sum);
 struct kcp_call;

@@ -109,7 +109,7 @@ struct kcp_segment {
     int64_t begin, end;        /* global tokens */
     int first, last;           /* 1: first, last of the sequence */
     int prev, next;            /* neighbours: indices in plan->seg; -1: none */
-    int pre, post;             /* changes of owner before, after it in the sequence */
+    int pre, post;             /* owner changes in its sequence, before and after */
     int at;                    /* index in token order: plan->order[at] */
 };
 //< segment
@@ -129,7 +129,7 @@ struct kcp_context {
     int is_first_rank, pre_num_ranks;   /* of the rank's first segment */
     int is_last_rank, post_num_ranks;   /* of the rank's last segment */
     int conv1d_kernel_size;
-    int64_t pre_num_conv_tokens;        /* tokens of the first sequence before begin */
+    int64_t pre_num_conv_tokens;        /* first sequence's tokens before `begin` */
 };
 
 struct kcp_plan {

@@ -22,7 +22,7 @@ extern "C" {
 
 /* A layer selects kernels in the table of paths (ref/core/paths.def, printed by
  * kcp-check --paths). Each variant below gives the row where the search starts. A call
- * runs the first path, from this row on, that supports the call. `forward` and
+ * runs the first row (path), from there on, that supports the call. `forward` and
  * `backward` must use the same format of the saved block. */
 struct kcp_layer {
     enum kcp_storage storage;

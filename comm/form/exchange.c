@@ -178,7 +178,7 @@ static int sizes_are_right(const struct kcp_exchange *x)
            x->V >= 1 && x->V <= MOST_SIZE;
 }
 
-/* Returns the form if this exchange sends messages, otherwise NULL. */
+/* Returns the form (algorithm) if this exchange sends messages, otherwise NULL. */
 static const struct form *form_of(const struct kcp_exchange *x)
 {
     const int sends = x && x->plan && x->plan->crossing && sizes_are_right(x);

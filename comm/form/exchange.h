@@ -46,7 +46,7 @@ char *fold_state(const struct fold *f, int p);
 //> visit
 /* A visit covers positions [p0,p1) of this rank. The visit receives a state if `enters`
  * is 1, and sends a state if `leaves` is 1. `hops` counts the earlier visits of the
- * sequence. The visit receives in hop `hops` - 1 and sends in hop `hops`. */
+ * sequence. A visit receives in time step (hop) `hops` - 1 and sends in hop `hops`. */
 struct visit { int p0, p1, enters, leaves, hops; };
 //< visit
 /* Returns the visit that begins at position p0. To iterate, start with p0 = 0, then
@@ -56,7 +56,7 @@ int fold_next_rank(const struct fold *f, const struct visit *v);
 int fold_previous_rank(const struct fold *f, const struct visit *v);
 /* Returns how many visits of this rank receive (if `leaving` is 1, send) a state. */
 int fold_crossings(const struct fold *f, int leaving);
-/* Returns the first hop after h in which this rank sends or receives, or -1. */
+/* Returns the first hop (time step) after h in which this rank communicates, or -1. */
 int fold_next_hop(const struct fold *f, int h);
 
 /* Computes columns [v0,v0+Vb) of the states at positions p0+1..p1-1. Each state is
@@ -88,15 +88,14 @@ struct form {
     /* 1: the form applies maps in token order, so that canonical plans (L > 0) give the
      * same bits for every R. */
     int in_order;
-    /* 1: chain_window.c replaces the form if all ranks can write each other's
-     * memory. */
+    /* 1: chain_window.c runs instead if all ranks can write each other's memory. */
     int windows;
 };
 #define FORM_DECLARED(number, name) extern const struct form form_##name;
 KCP_FORM_LIST(FORM_DECLARED)
 #undef FORM_DECLARED
-/* chain_window.c: the chain over windows. chain_window_fits returns the same value on
- * every rank. */
+/* chain_window.c: the form `chain` through windows, memory that other ranks write.
+ * chain_window_fits returns the same value on every rank. */
 int chain_window_fits(const struct fold *f);
 int chain_window_run(const struct fold *f);
 

@@ -45,7 +45,7 @@ int options_say(const char *program, const char *why)
     return 2;
 }
 
-/* Writes to s the values that a row accepts, for messages. */
+/* Writes to s the values that an option accepts, for messages. */
 static const char *expected(const struct option_row *row, char *s, size_t n)
 {
     if (row->expects)
@@ -94,7 +94,7 @@ static int read_real(const char *s, const struct option_row *row, double *to)
     return 0;
 }
 
-/* Parses `value` into the row's member. Returns -1 if the row rejects the value. */
+/* Sets the option's member to `value`. Returns -1 if the option rejects the value. */
 static int set(void *into, const struct option_row *row, const char *value)
 {
     void *at = (char *)into + row->at;

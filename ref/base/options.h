@@ -21,7 +21,7 @@ enum option_kind {
 };
 
 struct option_row {
-    const char *name;          /* "--ranks"; two rows may set the same member */
+    const char *name;          /* "--ranks"; two options may set one member */
     enum option_kind kind;
     size_t at;                 /* offset of the member to set */
     const char *expects;       /* WORD: the words; INT, WHOLE: may be NULL */
@@ -42,8 +42,8 @@ enum { OPTIONS_READ, OPTIONS_DONE, OPTIONS_BAD };
 int options_read(const struct option_table *t, int argc, char **argv, void *into,
                  char *why, size_t n);
 
-/* Prints each row's line of --help: " --name value" and the help, wrapped at column 84.
- * If text->value is NULL, prints the words that the row accepts as the value. */
+/* Prints each option's line of --help: " --name value" and the help, up to column 84.
+ * If text->value is NULL, prints the words that the option accepts as the value. */
 struct option_text { const char *value, *help; };
 void options_print(const struct option_row *row, const struct option_text *text, int n);
 

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A row has the values of kcp_members, then these numbers. */
+/* The row that a rank sends has the values of kcp_members, then these numbers. */
 enum { STAGE, CU, CUTS, L, ARRAYS, PLAN, MORE, WORDS = KCP_MOST_MEMBERS + MORE };
 static const char *const more[] = { "stage", "cu_seqlens", "cuts", "L",
                                     "arrays that may be NULL", "plan" };

@@ -4,9 +4,9 @@
  * Book: chapter 08.  Checked by: tests/08_forward/layer.c, tests/08_forward/graph.c.
  * Next: book/examples/kda.c.
  *
- * For each stage, a layer names a kernel in the table of paths. A call runs the first
- * row, from this kernel's first row on, that supports the call. This file finds errors
- * in a call on the host, before the call puts work on the stream. */
+ * For each stage, a layer names a kernel in the table of paths. A call runs the kernel
+ * of the first row, from the named kernel's first row on, that supports the call. This
+ * file finds errors in a call before the call puts work on the stream. */
 #include "checked.h"
 #include "paths.h"
 #include "ref.h"
@@ -46,8 +46,8 @@ static const struct kcp_variant *kernel_of(const struct kcp_path *p)
     return p && kcp_variants(p->stage, p->kernel, &v, 1) ? v : NULL;
 }
 
-/* Returns 1 if the kernel of row p can run on this machine. If d is NULL (no GPU),
- * returns 1 if the kernel is linked. */
+/* Returns 1 if the kernel of path p can run on device d of this machine. If d is NULL
+ * (no GPU), returns 1 if the kernel is linked. */
 static int runs(const struct kcp_path *p, const struct kcp_device *d)
 {
     char here[120];
@@ -180,7 +180,7 @@ size_t kcp_layer_saved(const struct kcp_layer *layer, const struct kcp_call *cal
 
 /* ---- the kernel of a call */
 
-/* Reports once per row p that row p runs instead of a better row. */
+/* Reports `why`, once per path p: p runs instead of a better path. */
 static void notice_once(const struct kcp_path *p, const char *why)
 {
     static unsigned char printed[256];
@@ -190,9 +190,9 @@ static void notice_once(const struct kcp_path *p, const char *why)
     kcp_notice("%s", why);
 }
 
-/* Returns the kernel of the first row after row *at that supports this call, or v if
- * the table has no rows for v. If no row supports the call, returns NULL and sets
- * `why`. */
+/* Returns the kernel of the first path after *at (NULL: from v's first path on) that
+ * supports this call, or v if the table has no paths for v. If no path supports the
+ * call, returns NULL and sets `why`. */
 static const struct kcp_variant *choose(const struct kcp_layer *layer,
                                         const struct kcp_variant *v, const void *args,
                                         const struct kcp_path **at, char *why, size_t n)

@@ -33,11 +33,12 @@
 #define KCP_FOLD 4.5
 #define KCP_LAUNCH 13
 
-/* Times of a walk (split.h) in microseconds, measured on two H200, 2026-11-23.
- * CHUNKS         fewest chunks per window (with 64 the time was equal, with 32 longer)
+/* Times of a walk (split.h: computes a map while other SMs compute factors), in
+ * microseconds, measured on two H200, 2026-11-23.
+ * CHUNKS         fewest chunks per launch (with 64 the time was equal, with 32 longer)
  * MAP, MAP_ROWS  one step of [h_ext | M]: one gate per channel, one gate per head
  * H, H_ROWS      one step of h_ext alone: one gate per channel, one gate per head
- * LAUNCH         each additional window */
+ * LAUNCH         each additional launch */
 #define KCP_WALK_CHUNKS 128
 #define KCP_WALK_MAP 1.2
 #define KCP_WALK_MAP_ROWS 1.46

@@ -15,7 +15,7 @@
 #include <string.h>
 
 /* paths.def is included three times: for rows, row numbers and conditions. Each time
- * its macros have the same definitions, so C needs no #undef. */
+ * paths.def defines its macros alike, so C needs no #undef. */
 #define TEXT(...) #__VA_ARGS__
 #define KCP_PATH(name, stage, arch, storage, K, V, C, model, condition, kernel, format,\
                  geometry)                                                             \
@@ -50,8 +50,8 @@ static int holds(enum row row, const struct kcp_facts *f)
     return 0;
 }
 
-/* The optional inputs that every row of a stage supports. "+name" in a row's geometry
- * adds one input. A row does not support a call with any other optional input. */
+/* The optional inputs that every path (row) of a stage supports. "+name" in a path's
+ * geometry adds one input. A path supports no call with any other optional input. */
 static const struct { const char *stage, *options; } takes_options[] = {
     { "08_forward", "A_log dt_bias h0" },
     { "13_backward", "A_log dt_bias h0 dht dA_log ddt_bias" },

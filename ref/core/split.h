@@ -4,9 +4,9 @@
  * Book: chapter 18, "Fill the processors".
  * Checked by: tests/08_forward/split_sequence.c.  Next: paths.def, its conditions.
  *
- * A strip is a part of a segment. One rule is for programs of stages (one kernel per
- * stage). Another rule is for the fused forward, whose launches overlap. P and
- * `processors` are the number of SMs. Costs are from machine.h. */
+ * A strip is a part of a segment. One rule computes the length of strips for programs
+ * of stages (one kernel per stage), another rule for the fused forward, whose launches
+ * overlap. P and `processors` are the number of SMs. Costs are from machine.h. */
 #ifndef KCP_SPLIT_H
 #define KCP_SPLIT_H
 
@@ -100,9 +100,9 @@ static inline int64_t kcp_pieces(const struct kcp_call *a, int P)
  * per head (1 or K). `crossing` is 1 if kcp_alone() is 0. */
 struct kcp_cut { const struct kcp_context *x; int H, HV, KG, V, P, crossing; };
 
-/* Returns the number of blocks of the scan. A chain is one head of one strip. The scan
- * has one block per 64 columns of each chain if all these blocks fit on P SMs at once,
- * otherwise one block per chain. */
+/* Returns the number of blocks that scan `chains` chains. A chain is one value head of
+ * one strip (a part of a segment). The scan has one block per 64 columns of a chain if
+ * all these blocks fit on P SMs at once, otherwise one block per chain. */
 static inline int64_t kcp_scan_blocks(int64_t chains, int V, int P)
 {
     return chains * V / 64 <= P ? chains * V / 64 : chains;
@@ -233,9 +233,9 @@ static inline int64_t kcp_strips(const struct kcp_call *a, int chunks)
  * While some SMs compute the map of a window of chunks, the other SMs compute the
  * factors of the next window. */
 
-/* Returns the number of blocks of a walk: two per head for [h_ext | M]. For h_ext
- * alone, the number is one per head if gates are per channel and K = V, otherwise one
- * per head and 64 columns. */
+/* Returns the number of blocks that compute the map in a walk: two per head for
+ * [h_ext | M]. For h_ext alone, the number is one per head if gates are per channel and
+ * K = V, otherwise one per head and 64 columns. */
 static inline int kcp_walk_blocks(const struct kcp_call *a, int want)
 {
     if (want != KCP_WANT_H) return 2 * a->HV;
@@ -261,7 +261,7 @@ static inline double kcp_maps_cost(const struct kcp_call *a, int strip_chunks, i
          + (double)(strips - 1) * KCP_FOLD;
 }
 
-/* Returns the time of a walk over `walked` chunks in two or more windows of W chunks.
+/* Returns the time of a walk that computes the map of `walked` chunks, in windows of W.
  * The time is a sum of four terms: the factors of the first window; the walk concurrent
  * with the other factors; the map of the last window, if needed; the launches. The
  * second term is the longer of two times: of the walk alone, or of all work on all
@@ -301,10 +301,10 @@ static inline int kcp_fused_walk(const struct kcp_call *a, int processors)
          < kcp_maps_cost(a, strip, processors) ? want : 0;
 }
 
-/* A window of a walk: chunks first .. first + count - 1, all in strip number `strip`.
- * The map of a window is computed from map number `from` (-1: the window begins the
- * segment) and stored as map number `strip`. is_read is 1 if a later strip or another
- * rank reads the strip's map. To iterate, start with all members 0. */
+/* A window: the chunks first .. first + count - 1 of strip number `strip`, which one
+ * launch processes. Their map is computed from map number `from` (-1: the window begins
+ * the segment) and stored as map number `strip`. is_read is 1 if a later strip or
+ * another rank reads that map. To iterate, start with all members 0. */
 struct kcp_walk_window { int first, count, strip, from, is_read; };
 
 /* Sets *x to the next window, a part of a strip that one launch processes. The NC
@@ -335,7 +335,7 @@ static inline int kcp_walk_next(struct kcp_walk_window *x, int NC,
 /* ---- work per block in the kernels of chapter 18 */
 
 /* Returns the number of chunks of the largest launch that computes factors. A launch
- * computes all chunks of the call, one part of a cut scan, or one window of a walk. */
+ * has all chunks of the call, a part of a cut scan, or one window of a walk. */
 static inline int kcp_most_prepared(const struct kcp_call *a, int processors)
 {
     const struct kcp_cut c = kcp_cut_of(a, processors);
@@ -356,9 +356,9 @@ static inline int kcp_most_prepared(const struct kcp_call *a, int processors)
     return most;
 }
 
-/* Returns the chunks per block of chunk_prepare with a gate per channel. Up to three
- * chunks hide the latency of loads, if at least four waves of blocks remain. More than
- * three chunks are used only to keep the grid's height at most 65535. */
+/* Returns the chunks per block of chunk_prepare (the kernel that computes factors) with
+ * a gate per channel. Up to three chunks hide the latency of loads, if at least four
+ * waves of blocks remain. More than three only keep the grid's height <= 65535. */
 static inline int kcp_prepare_share(int chunks, int heads, int processors)
 {
     const int64_t n = (int64_t)chunks * heads / (4 * 3 * processors);
@@ -375,24 +375,24 @@ static inline int kcp_finish_blocks(int NC, int H, int K, int processors)
     return pairs < most ? (int)pairs : most;
 }
 
-/* Returns the largest number of pairs per block of `finish`. */
+/* Returns the largest number of (chunk, head) pairs per block of `finish`. */
 static inline int64_t kcp_finish_turns(int NC, int H, int K, int processors)
 {
     const int64_t blocks = kcp_finish_blocks(NC, H, K, processors);
     return blocks ? ((int64_t)NC * H + blocks - 1) / blocks : 0;
 }
 
-/* Bits of backward's scan jobs for a segment. STATES scans the states forward, REVERSE
- * scans all gradients of states in reverse, and DH_EXT computes only the gradient that
- * other ranks need. */
+/* Bit flags: the scans that backward runs for a segment. STATES scans the states
+ * forward, REVERSE scans all gradients of states in reverse, and DH_EXT computes only
+ * dh_ext, the part of the segment's map that other ranks need. */
 enum kcp_scan_job { KCP_JOB_STATES = 1, KCP_JOB_REVERSE = 2, KCP_JOB_DH_EXT = 4 };
 
 /* Returns 1 if the reverse scan of segment s runs before the exchange. This is possible
- * if s ends its sequence, because the scan starts from the given dht and computes the
- * gradient that earlier ranks need. Returns 0 if both scans, in blocks of 64 columns,
- * fit on the GPU at once, because then computing dh_ext together with the states is
- * faster. With K = 128 and a gate per channel, each block counts as two blocks
- * (scans_sm90.cu). */
+ * if s ends its sequence, because the reverse scan starts from the given dht and
+ * computes the gradient that earlier ranks need. Returns 0 if the reverse scan and the
+ * scan of states, in blocks of 64 columns, fit on the GPU at once, because then one
+ * launch of dh_ext and the states is faster. With K = 128 and a gate per channel, each
+ * block counts as two blocks (scans_sm90.cu). */
 static inline int kcp_reverses_first(const struct kcp_call *a, int s, int processors)
 {
     const int j = a->plan->ctx[a->r].seg0 + s;
@@ -401,11 +401,11 @@ static inline int kcp_reverses_first(const struct kcp_call *a, int s, int proces
            blocks > processors;
 }
 
-/* Returns the jobs of segment s in launch 0 or 1. If `alone` is 1, launch 0 runs both
- * scans. Otherwise launch 0 runs before the exchange, and launch 1 runs the other jobs.
- * If kcp_reverses_first is 1, launch 0 runs only the reverse scan, because the scan of
- * states would delay the exchange. Otherwise launch 0 scans the states and computes
- * dh_ext if other ranks need dh_ext. With save-all the states are not scanned. */
+/* Returns the scans of segment s in launch 0 or 1, as bits KCP_JOB_*. If `alone` is 1,
+ * launch 0 runs all scans. Otherwise launch 0 runs before the exchange, launch 1 after
+ * the exchange. If kcp_reverses_first is 1, launch 0 runs only the reverse scan, as the
+ * scan of states would delay the exchange. Otherwise launch 0 scans the states and, if
+ * other ranks need dh_ext, computes dh_ext. With save-all the states are not scanned. */
 static inline int kcp_scan_jobs(const struct kcp_call *a, int alone, int s, int launch,
                                 int processors)
 {
@@ -418,7 +418,7 @@ static inline int kcp_scan_jobs(const struct kcp_call *a, int alone, int s, int 
     return states | (wanted ? KCP_JOB_DH_EXT : 0);
 }
 
-/* Returns the number of jobs of all segments in the larger launch. */
+/* Returns the number of scans of all segments in the launch with more scans. */
 static inline int kcp_most_jobs(const struct kcp_call *a, int processors)
 {
     const int alone = kcp_alone(a);
