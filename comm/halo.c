@@ -164,8 +164,8 @@ static int move(const struct kcp_halo *h, const struct piece *x, int to,
     //< halo-rows
 }
 
-/* Moves all pieces that rank `to` needs. If `to` is this rank, receives or copies the
- * pieces. Otherwise sends the pieces that this rank has. */
+/* Moves all pieces (contiguous rows) that rank `to` needs. If `to` is this rank,
+ * receives or copies the pieces. Otherwise sends the pieces that this rank has. */
 static int move_all(const struct kcp_halo *h, int to, int r, const void *x, void *halo)
 {
     const struct kcp_context *ctx = &h->plan->ctx[to];

@@ -28,10 +28,10 @@ int  spike_dropped(const struct kcp_scan *a, int64_t t);
 struct spike_token spike_token(const struct kcp_scan *a, int64_t t, int n,
                                const double *dO, double *dW, double *dw,
                                double *alpha);
-/* Computes S <- A S + B. */
+/* Applies the token's map (15_tree.c): S <- A S + B. */
 void spike_step(const struct spike_token *x, double *S);
 void spike_read(const struct spike_token *x, const double *S, double *o);
-/* Computes dS <- A^T (dS + q dO^T). */
+/* Applies the adjoint of the token's map: dS <- A^T (dS + q dO^T). */
 void spike_back(const struct spike_token *x, double *dS);
 /* Computes all gradients of the token. S [K,V] is the state before the token. dS [K,V]
  * is the gradient of the state after the token, without q dO^T. */

@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-/* Declares a stage's args struct `name`, whose call and grid count rows of the form. */
+/* Declares a stage's args struct `name`. T, C, cu: rows of the form, not tokens. */
 #define STAGE(type, name)                                                             \
     struct type name = { 0 };                                                         \
     memcpy(&name, &x->form, sizeof(struct kcp_call));                                 \

@@ -54,8 +54,8 @@ static void multiply(struct fragment_d *to, const struct fragment_d *d,
 }
 
 //> rung
-/* times_w() computes y^T = S^T w^T, and add_kg() computes S^T += x^T kg, where m->y is
- * x. Each adds to *times the reads of shared memory, 4 or more per ldmatrix. */
+/* times_w() computes y^T = S^T w^T. add_kg() computes S^T += x^T kg, where m->y is x =
+ * u - y. Each adds to *times the reads of shared memory, 4 or more per ldmatrix. */
 static void times_w(struct warp *m, int K, int64_t *times)
 {
     memset(m->y, 0, sizeof m->y);

@@ -74,7 +74,7 @@ static void times_w(struct warp *m, int K)
     }
 }
 
-/* Computes S^T += x^T kg, with x stored in m->y. */
+/* Computes S^T += x^T kg, with x = u - y stored in m->y. */
 static void add_kg(struct warp *m, int K)
 {
     for (int c = 0; c < LONGEST; c += 16) {

@@ -176,7 +176,7 @@ int  kcp_plan_owned(struct kcp_plan **plan, int N, const int64_t *cu_seqlens, in
                     const struct kcp_owners *owners, int64_t L, int C, int Wc,
                     const char **why);
 void kcp_plan_free(struct kcp_plan *plan);
-/* Copies `next` into `plan`, in place. Args structs that point into `plan` stay valid,
+/* Copies the plan `next` into `plan`. Args structs that point into `plan` stay valid,
  * but copies of a rank's cu, cn, sc become outdated. The lengths of sequences may
  * differ. N, R, C, T, L, each rank's number of tokens, segments and chunks, the owners
  * of states and the neighbours of segments must be equal. Otherwise returns KCP_NA,
@@ -202,8 +202,8 @@ int  kcp_plan_want(const struct kcp_plan *plan, int j, int backward);
  * dense and begins at the offset item.at, a multiple of 64 bytes. To write tensor "q"
  * directly to the block, call kcp_saved_begin, then kcp_saved_at(saved, "q"). Blocks
  * contain q and k (not with KCP_SAVE_LIGHT), rstd_q, rstd_k, beta, Aqk, A and h_kept.
- * With reuse_M, they also contain maps and kept. With KCP_SAVE_ALL, they also contain
- * G, w, u, qg, kg, v_new and h. */
+ * With reuse_M, they also contain maps (this rank's) and kept (maps of other ranks).
+ * With KCP_SAVE_ALL, they also contain G, w, u, qg, kg, v_new and h. */
 struct kcp_saved_item { char name[16]; uint64_t at, bytes; };
 struct kcp_saved {
     char magic[8], writer[40];         /* "ref" or the variant that wrote the block;

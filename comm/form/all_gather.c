@@ -108,8 +108,8 @@ static int send_and_gather(const struct fold *f, const struct gather_layout *g,
     return x->comm->all_gather(x->comm, (char *)all + f->r * row, all, row, x->stream);
 }
 
-/* Applies the map of segment s to the state at position p: S <- op(M) S + h. Segment s
- * is on another rank. */
+/* Applies the map of segment s, which is on another rank, to the state of this rank's
+ * segment at position p: S <- op(M) S + h. */
 static int fold_step(const struct fold *f, const struct gather_layout *g, void *all,
                      char *tmp, const struct kcp_segment *s, int p)
 {

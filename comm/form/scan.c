@@ -121,7 +121,7 @@ static int pass_on(const struct fold *f, struct scanning *list, int n, int d)
     return err;
 }
 
-/* Composes W and X of one visit with the map received from the visit at distance d. */
+/* Composes maps W and X of a visit with the map received from distance d. */
 static int take_in(const struct fold *f, struct scanning *u, int d)
 {
     const struct kcp_exchange *x = f->x;

@@ -3,7 +3,7 @@
  * Book: chapter 08, "Paths".  Checked by: tests/08_forward/paths.c, kcp-check --paths.
  * Next: paths.def, the table.
  *
- * A row contains the name of a variant instead of a pointer, so that ref/ does not
+ * A row has a kernel's name instead of a pointer to the kernel, so that ref/ does not
  * depend on other folders. Layers, the judge and the kernels query the same rows, so
  * the shapes that a kernel supports are written once. */
 #ifndef KCP_PATHS_H

@@ -48,8 +48,8 @@ static inline int64_t kcp_length_tried(int64_t longest, int C, int m)
 
 /* ---- programs of stages */
 
-/* Returns the cost of scan and fold with strips of L tokens on P SMs, in steps of
- * chapter 04's scan. L is a multiple of C, or the longest segment's length. */
+/* Returns the cost of scanning strips of L tokens on P SMs and folding their maps, in
+ * steps of chapter 04's scan. L is a multiple of C, or the longest segment's length. */
 static inline double kcp_strip_cost(const struct kcp_context *x, int HV, int C, int P,
                                    int64_t L)
 {
@@ -405,7 +405,7 @@ static inline int kcp_reverses_first(const struct kcp_call *a, int s, int proces
  * launch 0 runs all scans. Otherwise launch 0 runs before the exchange, launch 1 after
  * the exchange. If kcp_reverses_first is 1, launch 0 runs only the reverse scan, as the
  * scan of states would delay the exchange. Otherwise launch 0 scans the states and, if
- * other ranks need dh_ext, computes dh_ext. With save-all the states are not scanned. */
+ * other ranks need dh_ext, computes dh_ext. With save-all no launch scans states. */
 static inline int kcp_scan_jobs(const struct kcp_call *a, int alone, int s, int launch,
                                 int processors)
 {
