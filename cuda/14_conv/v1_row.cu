@@ -18,10 +18,10 @@ struct stretch {
     int c0, nc, s, n;
 };
 
-// A call, its states, and its arrays in the workspace. `before` has the rows before the
-// cut. `dpre` [T+na,D] has the gradients of the pre-activation. `chunk` [NC,n] and
-// `mine` [rows,n] have the sums of each chunk and each stretch. `all` [R,rows,n] has
-// the sums of all ranks, and `sum` [n] has the total.
+// A call, its states, and its arrays in the workspace. `before` has the rows before a
+// cut between ranks. `dpre` [T+na,D] has the gradients of the pre-activation. `chunk`
+// [NC,n] and `mine` [rows,n] have the sums of each chunk and each stretch. `all`
+// [R,rows,n] has the sums of all ranks, and `sum` [n] has the total.
 struct conv {
     struct conv_call a;
     struct conv_states st;

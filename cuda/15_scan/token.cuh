@@ -25,7 +25,7 @@ static __device__ __forceinline__ int dropped(const struct kcp_scan &a, int64_t 
     return a.drop ? ((const int *)a.drop)[t] : 0;
 }
 
-// Returns the token of leaf e. If `back` is set, leaf 0 is the last token.
+// Returns the token of the tree's leaf e. If `back` is set, leaf 0 is the last token.
 static __device__ __forceinline__ int token_of(const struct tile &x, int e, int back)
 {
     return back ? x.n - 1 - e : e;

@@ -15,8 +15,8 @@ struct columns {
     float k[16], b[16], G[16], dk[16], db[16];
 };
 
-// Returns the scores qk, qb, ab, ak as floats. GDN-2 writes only along k, so GDN-2 has
-// only two scores: qk, and ak, which is stored in field `ab`.
+// Returns the gradients of the scores qk, qb, ab, ak as floats. GDN-2 writes only along
+// k and has only two scores: qk, and ak, which is stored in field `ab`.
 static __device__ __forceinline__ float4 scores_of(const struct near<2> &A)
 {
     return make_float4((float)A.qk, (float)A.qb, (float)A.ab, (float)A.ak);

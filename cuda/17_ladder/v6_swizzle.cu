@@ -7,8 +7,8 @@
 // Bound: shared memory at its full rate: 256 KiB of w and kg and 16 KiB of u per chunk,
 // 2176 cycles at 128 bytes per cycle. A tile of 64 rows by 128 columns is stored as two
 // adjacent swizzle128 tiles of 64 columns. A row of a swizzle128 tile has 128 bytes,
-// which cover all 32 banks. A piece has a different position in each of eight
-// consecutive rows. Each chunk has one barrier, as in v5.
+// which cover all 32 banks. Piece p has eight different positions in eight consecutive
+// rows. Each chunk has one barrier, as in v5.
 //> storage
 enum { STAGES = 3 };
 

@@ -68,8 +68,8 @@ static int copy_soon(void *to, const void *from, size_t n)
     return cudaMemcpyAsync(to, from, n, cudaMemcpyDefault, NULL) ? KCP_CUDA : KCP_OK;
 }
 
-// Copies two pieces, whose starts are `apart` bytes apart, to adjacent addresses. As
-// cudaMemcpy2D limits this distance, pieces that are further apart need two copies.
+// Copies two pieces of n bytes, whose starts are `apart` bytes apart, to adjacent
+// addresses. If cudaMemcpy2D does not allow this distance, makes two copies.
 static int copy_ends(void *to, const void *from, size_t n, size_t apart)
 {
     if (apart < (size_t)1 << 30)

@@ -2,7 +2,7 @@
 // Book: chapters 08 and 14.  Checked by: tests/08_forward/graph.c.
 // Next: workspace.cuh.
 //
-// No host memory is read after the call returns, so a CUDA graph may replay the call.
+// The numbers are kernel arguments, so a CUDA graph can replay the launches.
 #ifndef KCP_PUTTER_CUH
 #define KCP_PUTTER_CUH
 

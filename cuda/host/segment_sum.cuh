@@ -15,7 +15,7 @@ static __global__ void add_rows(int64_t n, int64_t count, const float *rows, flo
     if (e < n) sum[e] = s;
 }
 
-// Sums runs of rows in order. If `more` is set, adds the sums to the numbers in `sum`.
+// Sums runs of adjacent rows in order. If `more` is set, adds the sums to `sum`.
 struct row_runs { int count, first[128], rows[128]; };
 
 static __global__ void add_row_runs(int64_t n, const struct row_runs run, int more,

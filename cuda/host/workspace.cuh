@@ -137,8 +137,8 @@ static inline void states_out(const struct kcp_call *a, int ends, const void *x,
     pass_empty_states(a, ends, given, y);
 }
 
-// ---- the exchange. In an all-gather, a rank fills only the needed maps of its row.
-// The row is zeroed first and sent in full, so uninitialized memory never leaves a GPU.
+// ---- the exchange. In an all-gather, a rank sends a row of maps, and fills only the
+// needed maps. The row is zeroed first, so uninitialized memory never leaves a GPU.
 static inline int exchange(const struct kcp_exchange *e)
 {
     if (e->form == KCP_ALL_GATHER && e->plan->crossing) {
@@ -197,8 +197,8 @@ static __global__ void compare_head(const void *saved, const struct kcp_saved he
     if (threadIdx.x == 0) *differs = d;
 }
 
-// Outputs that are computed from a block of another format or call become NaN. A test
-// on the host would wait for the device. Bytes 0xff are a NaN in fp32 and bf16.
+// Outputs computed from a saved block of another format or call become NaN. A test on
+// the host would wait for the device. Bytes 0xff are a NaN in fp32 and bf16.
 struct nan_outputs { void *p[8]; int64_t bytes[8]; int count; };
 
 static __global__ void fill_nan(const int *differs, const struct nan_outputs x)

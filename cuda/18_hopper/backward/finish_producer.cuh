@@ -148,8 +148,8 @@ static __device__ __forceinline__ float2 quad_sums(float own)
 }
 
 // Sums over the channels of a warp. Each lane passes sixteen numbers, for tokens 8 t +
-// e and 8 t + e + 1. Numbers of lanes with equal e are added. Lane l returns the sums
-// of tokens 2 l and 2 l + 1.
+// e and 8 t + e + 1, e = 2 (lane % 4). Numbers of lanes with equal e are added. Lane l
+// returns the sums of tokens 2 l and 2 l + 1.
 static __device__ __forceinline__ float2 sum_over_channels(float (&y)[16])
 {
     const int lane = opaque_thread_id() % 32;

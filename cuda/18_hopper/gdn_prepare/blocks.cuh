@@ -49,8 +49,8 @@ static __device__ __forceinline__ struct split_operand block16_as_b(
     return split_accumulator(d);
 }
 
-// Adds A[I] N to y[I] for `count` blocks. Computes top * top, top * rest and rest * top
-// of each split product. Blocks are interleaved to hide latency.
+// Adds A[I] N to y[I] for `count` blocks. Each product of operands top + rest omits
+// rest * rest (below the rounding error). Blocks are interleaved to hide latency.
 static __device__ __forceinline__ void mma_split_blocks(
     float (*y)[2][4], const struct split_operand *A, const struct split_operand &N,
     int count)

@@ -56,8 +56,8 @@ static __device__ __forceinline__ struct head_of_chunk head_of_chunk(
     return w;
 }
 
-// Computes a head with one warp. A (1 + L) = 1 and N = -L give the block columns of A
-// from the last to the first:
+// Computes a head's factors with one warp. A (1 + L) = 1 and N = -L give the block
+// columns of A from the last to the first:
 //     A_IJ = (sum_M A_IM N_MJ) A_JJ,  J < M <= I.
 // All of A is in registers, but only one block column of N is needed at a time. Two
 // diagonal blocks are inverted at a time, each by half a warp.
@@ -102,8 +102,8 @@ static __device__ __forceinline__ void head_by_warp(const struct head_of_chunk &
     }
 }
 
-// Computes a head with four warps. Warp I computes block row I of Aqk, block column I
-// of N, and block row I of A.
+// Computes a head's factors with four warps. Warp I computes block row I of Aqk, block
+// column I of N, and block row I of A.
 static __device__ __forceinline__ void head_by_four_warps(
     const struct head_of_chunk &w, int I, const scores &qk, const scores &kk,
     struct head_storage<SUBCHUNKS> &own, struct shared_blocks &to)

@@ -31,7 +31,7 @@ static __device__ __forceinline__ void begin_step(
 }
 
 // Computes S <- Lambda S + kg^T A beta (v - k~ S) for each chunk of stretch z. S is
-// fp32, and is rounded to bf16 for use as an operand, as in the scan.
+// fp32, and is rounded to bf16 for use as an operand, as in scan_kernel.
 template <int K, int WGS, int blocks>
 static __device__ __forceinline__ void kda_map_consumer(
     const struct forward_params &x, int z, int of_v,
