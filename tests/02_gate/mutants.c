@@ -150,7 +150,7 @@ MUTANT(no_restart, NO_RESTART, "a chunk runs on into the next sequence");
 MUTANT(no_chunk, NO_CHUNK, "sums gates from the sequence's start, not the chunk's");
 MUTANT(head_0, HEAD_0, "all heads use A_log of head 0");
 MUTANT(no_bias, NO_BIAS, "ignores dt_bias");
-MUTANT(eps, NO_EPS, "uses a wrong epsilon in the norm");
+MUTANT(eps, NO_EPS, "uses 0.01, not 1e-6, as epsilon in the norm");
 MUTANT(half_beta, HALF_BETA, "computes beta between 0 and 1, not between 0 and 2");
 MUTANT(dx_from_y, DX_FROM_Y, "errata 23: the norm's gradient omits the projection");
 MUTANT(no_prime, NO_PRIME, "uses sigma where its derivative sigma' is needed");

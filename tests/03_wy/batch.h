@@ -114,7 +114,7 @@ static inline int batch_each(struct kcp_report *rep, enum batch_gates gates,
     return status;
 }
 
-/* Compares `n` outputs of a batch with those of chapter 01, which reads outputs of
+/* Compares `n` outputs of a batch with outputs of chapter 01, which reads outputs of
  * chapter 02. name[i][0] is a tensor's name in the batch, name[i][1] in chapter 01. */
 static inline int batch_against_step(struct kcp_report *rep, struct batch *x,
                                      const char *what, enum kcp_pass pass,

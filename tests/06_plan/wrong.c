@@ -155,7 +155,7 @@ static void linked_by_shard(struct kcp_plan *p)
         if (!p->seg[j].first) p->seg[j].prev = j - 1;
 }
 
-/* Counts preceding segments instead of changes of owner. */
+/* In `pre`, counts a segment's predecessors instead of the changes of owner. */
 static void counts_of_segments(struct kcp_plan *p)
 {
     for (int i = 0; i < p->S; i++) {

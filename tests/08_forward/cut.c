@@ -21,7 +21,7 @@ static double key(const struct fore *x, int64_t t, int64_t last, int n, int i)
 }
 
 /* Applies one chunk to columns [c0,c1) of X [K,ld], and adds the chunk's `u` to those
- * columns c < V. If pre = 1, makes the errors of flags x->f. */
+ * columns c < V. If pre = 1 (for a map), makes the errors of flags x->f. */
 static void chunk(const struct fore *x, int n, int64_t t0, int64_t t1, int c0, int c1,
                   int ld, double *X_, double *row, int pre)
 {
@@ -65,9 +65,9 @@ static void undecayed(const struct fore *x, int n, int64_t t, int ld, double *X_
     }
 }
 
-/* Computes the map of segment s from two windows (halves of s) with one error.
- * WINDOWS_TURNED applies the second window first. WINDOW_LEFT omits the second window.
- * WINDOW_EARLY gives each chunk of the second window the previous chunk's factors. */
+/* Computes the map of segment s from two halves of s, with one error. WINDOWS_TURNED
+ * applies the second half first. WINDOW_LEFT omits the second half. WINDOW_EARLY gives
+ * each chunk of the second half the previous chunk's factors. */
 static void windows(const struct fore *x, int n, int s, int ld, double *X, double *row)
 {
     const int64_t begin = x->ctx->cu[s], end = x->ctx->cu[s + 1], C = x->a->C;
@@ -120,8 +120,8 @@ void fore_state(const struct fore *x, int out, int n, int head, double *S_, int 
         }
 }
 
-/* Computes the map of this rank's segments of its last sequence, applied to [S0 | I].
- * S0 is h0 if the sequence starts on this rank, else 0. */
+/* Applies this rank's segments of the rank's last sequence to [S0 | I]. S0 is h0 if the
+ * sequence starts on this rank, else 0. */
 void fore_describe(const struct fore *x, double *map, double *row)
 {
     const struct kcp_forward *a = x->a;

@@ -114,9 +114,9 @@ static int refuses(struct kcp_report *rep)
 
 /* ---- the table of paths through the public interface */
 
-/* Returns 1 if backward reads every block format that kernel `forward` writes. The
- * search starts at the first row of kernel `backward`, because a layer does not use
- * earlier rows. */
+/* Returns 1 if backward reads every block format that kernel `forward` writes. In the
+ * path table, a layer does not use rows before the first row of kernel `backward`, so
+ * the search starts there. */
 static int reads_what_it_writes(const struct kcp_variant *forward,
                                 const struct kcp_variant *backward)
 {

@@ -61,8 +61,8 @@ static void link_up(struct kcp_segment *seg, const int *j, int m)
 }
 
 /* Makes a shallow copy of a plan with new segments copy->seg, which the caller frees.
- * The first and the last segment of each sequence keep their places. Returns KCP_NA if
- * the new order is the right order. */
+ * The first and the last segment of each sequence stay first and last. Returns KCP_NA
+ * if the new order is the correct order. */
 static int plan_relinked(const struct kcp_plan *p, enum relink how,
                          struct kcp_plan *copy)
 {

@@ -64,7 +64,7 @@ int wrong_recompute(struct wrong_rank *x)
 }
 
 /* Returns 1 if the map of segment j is sent. Maps are sent for segments that are only
- * part of a sequence and, for errata 6, for the last segment of each rank. */
+ * part of a sequence and, for mutant last_map, for the last segment of each rank. */
 static int travels(const struct kcp_plan *p, int j)
 {
     const struct kcp_segment *s = &p->seg[j];

@@ -76,8 +76,8 @@ static void states_traffic(const struct trial *t, int at_end, struct kcp_traffic
         }
 }
 
-/* Counts the halo rows before the first token of rank r, or after its last token if
- * `back` is 1. Also counts one message per rank that sends such rows. */
+/* Counts the halo rows before the first token of rank r, or after the last token of
+ * rank r if `back` is 1. Also counts one message per rank that sends such rows. */
 static void rows_traffic(const struct trial *t, int r, int back,
                          struct kcp_traffic *want)
 {

@@ -156,7 +156,7 @@ static int compose_and_measure(int HV_, int K_, int V_, const void *b, const voi
     return ref_mapops.compose(HV_, K_, V_, b, a, backward, a_first, out, stream);
 }
 
-/* Returns the bytes that a forward of `tokens` tokens allocates, or -1. */
+/* Returns the bytes that a forward of `tokens` tokens allocates, or -1 on failure. */
 static long scratch(int64_t tokens, long *maps)
 {
     const struct kcp_mapops measuring = { "measuring", 8, ref_mapops.apply,

@@ -101,7 +101,7 @@ static void through_gates(const struct whole *w, const struct token *x, int64_t 
     memcpy((double *)a->dspike + row * D, ds, 8 * D);
 }
 
-/* Computes the adjoint of S' = S_d + beta k e^T, where S_d = diag(alpha) S. */
+/* Computes the adjoint of S' = D + beta k (v - D^T k)^T, where D = diag(alpha) S. */
 static void adjoint(const struct whole *w, int64_t t, int n, const double *S_)
 {
     const struct kcp_scan *a = &w->a;

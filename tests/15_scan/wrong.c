@@ -16,7 +16,7 @@ static int in_wrong_order(int HV, int K, int V, const void *b, const void *a,
     return ref_mapops.compose(HV, K, V, a, b, backward, a_first, out, stream);
 }
 
-/* Leaves out h of the earlier map a, so that h = h_b. */
+/* Composes map a, then map b, but leaves out h of a: h = h_b. */
 static int no_earlier_h(int HV, int K, int V, const void *b_, const void *a,
                         int backward, int a_first, void *out_,
                         struct CUstream_st *stream)

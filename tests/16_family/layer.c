@@ -1,4 +1,4 @@
-/* layer.c -- compares layer.h with chapters 15 and 16.
+/* layer.c -- compares the functions of layer.h with the references of chapters 15, 16.
  *
  * Book: chapter 16.  Checked by: itself, it can fail.
  * Next: tests/16_family/compose_mutants.c.

@@ -1,4 +1,4 @@
-/* wire.c -- checks the bytes of sent maps. GLA's maps have only the diagonal of M.
+/* wire.c -- counts the bytes of sent maps. GLA's maps have only the diagonal of M.
  *
  * Book: chapter 16, "Communication".  Checked by: itself, it can fail.
  * Next: tests/16_family/layer.c. */

@@ -24,8 +24,8 @@ static void decay_by(const double *decay, int K, int V, int flags, double *S)
         for (int v = 0; v < V; v++) S[i * V + v] *= decay[i];
 }
 
-/* Computes one chunk. SWAPPED_KEYS swaps the two neighbouring keys of an mma lane in w.
- * OTHER_HALF reads u of other columns. z.behind selects earlier rows of w. */
+/* Computes one chunk. SWAPPED_KEYS swaps an mma lane's two neighbouring keys in w.
+ * OTHER_HALF reads u of column (v + V/2) % V. z.behind selects earlier rows of w. */
 static void one(const struct kcp_ladder *a, struct cut z, const double *decay,
                 int flags, double *S)
 {
@@ -51,7 +51,7 @@ static void one(const struct kcp_ladder *a, struct cut z, const double *decay,
                 S[i * V + v] += kg[t][z.n][i] * v_new[t][z.n][v];
     }
     for (int64_t t = z.t0 + z.len; flags & TAIL_OF_NEXT && t < z.t0 + a->C && t < a->T;
-         t++)                                  /* rows after the stretch's end */
+         t++)                                  /* rows after the segment's end */
         for (int i = 0; i < K; i++)
             for (int v = 0; v < V; v++) S[i * V + v] += kg[t][z.n][i] * u[t][z.n][v];
 }

@@ -67,8 +67,8 @@ static double error_of(const struct chunk *c, enum unit f)
     return sqrt(off / size);
 }
 
-/* Checks that a chunk of small integers is exact in every unit, and that the error of
- * other numbers fits the unit's format. */
+/* Checks that a chunk of small integers is exact in every unit (number format), and
+ * that the error of other numbers fits the unit's format. */
 static int chunk_in_units(struct kcp_report *rep)
 {
     static const double most[UNITS] = { 3e-7, 6e-7, 4e-4, 4e-3 };

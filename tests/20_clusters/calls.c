@@ -254,7 +254,7 @@ static int nothing(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_00_misuse) = { "20_clusters", "calls",
-    "each stage rejects a wrong size, option, array or index and names it", misuse };
+    "each stage rejects and names a wrong size, option, array or index", misuse };
 KCP_CHECK(check_00_nothing) = { "20_clusters", "calls_nothing",
     "the rest of the interface rejects empty structs and sizes that overflow",
     nothing };

@@ -6,8 +6,8 @@
 
 static double steps(int R) { return ceil(log2(R)); }
 
-/* Checks that no form takes longer than its formula, and that a scan over 2^n ranks
- * takes exactly the time of the formula. */
+/* Checks that no form (algorithm) takes longer than its formula, and that a scan
+ * over 2^n ranks takes exactly the time of the formula. */
 static int forms(struct kcp_report *rep)
 {
     const struct wire wires[2] = { inside, between };
