@@ -313,7 +313,7 @@ static void split(void)
     say("18.most", "%.0f", (65536 - 256 * 160) / 256, 2 * 128 - 160);
 }
 
-/* Chapter 20: compares the forms of the exchange between nodes. */
+/* Chapter 20: compares exchange algorithms between nodes. */
 static void clusters(void)
 {
     const double state = B() / between.bw, tie = between.a;

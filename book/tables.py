@@ -138,7 +138,7 @@ class Row:
                 self.segments, self.stage, self.theirs, self.variant)
 
     def standing(self):
-        """Returns the state: compares recorded digests with those of present code."""
+        """Returns the state: compares recorded digests with the present code's."""
         def compared(digest, by, key):
             return STATES[Row.digests.state(key, digest, by)] if digest else UNCOMPARED
         known = Row.digests.rows
@@ -277,13 +277,13 @@ class Records:
                 if all(getattr(r, name) == value for name, value in want.items())]
 
     def case(self, r):
-        """Returns the case, with the number of segments that our kernels use for it."""
+        """Returns the case, with the number of segments that KCP's kernels use for it."""
         like = self.find(theirs=False, set=r.set) if r.theirs else [r]
         n = like[0].segments if like else 1
         return r.case + (", %d segments" % n if n > 1 else "")
 
     def alone(self, r):
-        """Returns our least time on one GPU for this case; 0 if no plan of one segment
+        """Returns KCP's least time on one GPU for this case; 0 if no plan of one segment
         was timed, because plans with more segments may be much slower."""
         q = [x for x in self.find(theirs=False, ranks=1, case=r.case, stage=r.stage,
                                   way=r.way) if x.gpu() == r.gpu()]
@@ -458,7 +458,7 @@ def plan_of(r):
 
 
 def rank_table(d):
-    """Lists our fastest row per pass and number of GPUs, then rows of other systems."""
+    """Lists KCP's fastest row per pass and number of GPUs, then rows of other systems."""
     p, long = Page("19.md"), Page("19-long.md")
     layers = [r for r in d.sorted if r.is_layer]
     kinds = [("08_forward", "forward"), ("13_backward", "backward"),

@@ -79,7 +79,7 @@ def ladder_roles():
 @figure(720, 275)
 def ladder_stages():
     """Simulates two timelines. A copy takes the time `copy`. The products of a chunk
-    take the time `work`. A stage is free when its products are done."""
+    take the time `work`. A pipeline stage is free after its chunk's products."""
     copy, work = 60, 95
 
     def play(y, stages):

@@ -440,8 +440,8 @@ class Timelines:
             self.main_pass(y0, r, folded)
 
     def chain(self, y0, blocks):
-        """Draws the chain with the columns of S cut into `blocks` messages, which do
-        not wait for one another. With one block this is the plain chain."""
+        """Draws the exchange in which each rank sends the columns of S in `blocks`
+        messages, which do not wait for one another; `chain` sends one block."""
         message = self.us["block" if blocks > 1 else "state"]
         wire = (self.us["map"] - self.us["state"]) / blocks       # of one message
         ready = [self.sum] * blocks   # when the sender has block b of the state

@@ -54,7 +54,7 @@ def tree():
 @figure(720, 420)
 def scan_times():
     """The columns of 15-forms.tsv are K, heads, T, pass (1: backward), then the times
-    of walk, scan and chunks in ms (0: not timed)."""
+    in ms of the algorithms walk, scan and chunks (0: not timed)."""
     def x(times):
         return 206 + (math.log10(times) + 2) / 4.4 * 494
 

@@ -226,8 +226,8 @@ judge() {
 }
 
 # speed TITLE POINTS NAME RATIO [option...]: compares the times of variants `lab` and NAME
-# in one run. NAME `best` is our fastest variant. With NAME `form`, compares the student's
-# exchange algorithm with our fastest one.
+# in one run. NAME `best` is KCP's fastest variant. With NAME `form`, compares the student's
+# exchange algorithm with KCP's fastest one.
 speed() {
     title=$1 points=$2 name=$3 ratio=$4 gpus=$(nvidia-smi -L 2>/dev/null | wc -l)
     shift 4

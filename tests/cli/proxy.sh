@@ -1,5 +1,5 @@
 #!/bin/sh
-# proxy.sh -- checks that proxy fences separate writes by threads from accesses by engines.
+# proxy.sh -- checks the proxy fences between threads' writes and wgmma or the copy engine.
 #
 # Book: chapter 18.  Checked by: make proxy, which removes each fence.
 # Usage: proxy.sh BUILD [--plant], after make has compiled the PTX.

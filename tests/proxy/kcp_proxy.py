@@ -6,10 +6,10 @@ Next: ../proxy.mk.
 
     kcp_proxy.py BUILD [--plant | --print]     after make has compiled the PTX
 
-wgmma and the copy engine access shared memory through the async proxy, threads through
-the generic proxy. A thread that has written must execute fence.proxy.async before the
-barrier or arrival that makes the writes visible to an engine. No run of a kernel can prove
-that the fence exists, so this program walks all paths of the PTX and finds pairs of
+wgmma and the copy engine access shared memory through the async proxy, threads through the
+generic proxy. A thread that has written must execute fence.proxy.async before the barrier
+or arrival that makes the writes visible to wgmma or the copy engine. No run of a kernel can
+prove that a fence exists, so this program walks all paths of the PTX and finds pairs of
 places. The first place is a write to shared memory. The second place is a barrier, an
 arrival or a copy to global memory that the write reaches without a fence. A load of the
 copy engine that may overwrite the written bytes is also a second place. wgmma is not
@@ -80,8 +80,8 @@ def leaves(s, i):
 
 
 def unfenced_after(s, i):
-    """Returns all writes without a fence after step i. SYNCS removes no write, because an
-    engine may still overwrite the written bytes."""
+    """Returns all writes without a fence after step i. A barrier (SYNCS) removes no
+    write, because the copy engine may still overwrite the written bytes."""
     if s.kind == "FENCES" and not s.conditional:
         return 0
     return s.unfenced | (1 << i if s.kind == "WRITES" else 0)

@@ -8,7 +8,7 @@ Book: chapters 08, 13, 14.  Checked by: tests/cli/torch.sh.  Next: none; copy it
   torchrun --nproc_per_node=3 train.py --text README.md              one batch, 3 ranks
   torchrun --nproc_per_node=4 train.py --text README.md --cp 2       2 replicas of 2
 
-A batch is several packed sequences. There are R/cp replicas of cp ranks. Replica d
+A batch is several packed sequences. R ranks form R/cp replicas of cp ranks. Replica d
 takes sequences d, d + R/cp, ..., and each of its ranks has a part of these tokens. Each
 rank computes a part of every gradient; DistributedDataParallel averages the parts.
 """

@@ -7,7 +7,7 @@ tests on GPUs, recorded in bench/results (bench/peers/fla_tests.sh).  Next: ../t
 FLA 0.6.0 or newer is needed: 0.5.0 and 0.5.1 have no dispatcher for GDN, and in 0.5.2
 torch.compiler.disable bypasses the dispatcher. The import makes one call of each
 function on the CPU, and fails if this backend does not receive the call. A call on CPU
-tensors runs the references. If this backend rejects a call, FLA runs the call on
+tensors runs KCP's references in C. If this backend rejects a call, FLA runs the call on
 another backend or its own kernels, and the reason is logged once. A context of FLA
 describes one rank. The import makes FLA's builder attach a context of the whole batch,
 so contexts built before the import are rejected. KCP_FLA=0 turns the backend off.
