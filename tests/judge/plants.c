@@ -56,8 +56,7 @@ static int puts_number(void *args)
     return status;
 }
 
-/* Reads number `at` of an input, perhaps out of bounds, and adds it, times `by`, to
- * o. */
+/* Adds number `at` of an input, perhaps out of its bounds, times `by` to output o. */
 static int reads_number(void *args)
 {
     const int status = reference(args);
@@ -137,7 +136,7 @@ static int writes_unwanted(void *args)
     return ref_affine(args);
 }
 
-/* Adds 0 times part M of the first map to S. S becomes wrong only if M contains NaN. */
+/* Adds 0 times part M of the first map to S, so S is wrong only if M contains NaN. */
 static int reads_first_M(void *args)
 {
     const struct kcp_merge *a = args;
