@@ -11,7 +11,7 @@
 
 enum { MOST_RANKS = 65536, MOST_ITEMS = 1 << 26 };
 
-/* `block` holds the integer arrays of all contexts. */
+/* `block` holds the integer arrays (cu, cn, sc ...) of the contexts of all ranks. */
 struct owned {
     struct kcp_plan plan;
     int *block;

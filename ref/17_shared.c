@@ -17,7 +17,7 @@ static void column(const struct block *m, double *S, const double *decay, int K,
 
 //> load
 /* Copies rows of `columns` numbers to adjacent rows of a tile. Row j begins at
- * tensor[first + j * stride]. Adjacent lanes copy adjacent pieces of a row. */
+ * tensor[first + j * stride]. Adjacent lanes copy adjacent groups of 8 numbers. */
 static void load_rows(double *tile, const double *tensor, int64_t first, int64_t stride,
                       int len, int columns)
 {

@@ -32,8 +32,8 @@ static void stretch(const struct kcp_ladder *a, struct block *m, int s, int n,
 
 //> loop
 /* Computes all chunks of a segment of head n. On return S [K,V] is the state at the
- * segment's end. Each step closes a group of copies, even if the group is empty, so
- * that the next chunk's copies are always in the second newest group. */
+ * segment's end. Each iteration closes a group of copies, even an empty group, so that
+ * the copies of the next chunk are always in the second newest group. */
 static void stretch(const struct kcp_ladder *a, struct block *m, int s, int n,
                     double *S)
 {

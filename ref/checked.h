@@ -52,7 +52,7 @@ int field_used(const struct kcp_field *f, const struct kcp_call *c);
 /* Returns 1 if `list`, separated by `between`, contains `word`. `list` may be NULL. */
 int has_word(const char *list, const char *word, const char *between);
 
-/* This thread's calls between kcp_checked_enter and _leave are not checked. */
+/* Between enter and leave, in a checked call, this thread's calls are not checked. */
 void kcp_checked_enter(void);
 void kcp_checked_leave(void);
 

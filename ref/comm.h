@@ -60,7 +60,7 @@ struct kcp_comm {
      * NULL. Returns KCP_NA if a CUDA graph captures the stream. */
     int  (*show)(struct kcp_comm *, const void *mine, void *all, size_t bytes,
                  struct CUstream_st *);
-    int show_waits;            /* 1: show() waits, so ranks compare equal calls once */
+    int show_waits;            /* 1: show() waits; compare equal calls only once */
     uint64_t agreed[8];        /* digests of calls compared before */
     int agreements;
     struct kcp_window *window; /* memory that other ranks can write; NULL: none */

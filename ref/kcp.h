@@ -202,7 +202,7 @@ int  kcp_plan_want(const struct kcp_plan *plan, int j, int backward);
  * dense and begins at the offset item.at, a multiple of 64 bytes. To write tensor "q"
  * directly to the block, call kcp_saved_begin, then kcp_saved_at(saved, "q"). Blocks
  * contain q and k (not with KCP_SAVE_LIGHT), rstd_q, rstd_k, beta, Aqk, A and h_kept.
- * With reuse_M, they also contain maps (this rank's) and kept (maps of other ranks).
+ * With reuse_M, they also contain maps (this rank's) and kept (maps of all ranks).
  * With KCP_SAVE_ALL, they also contain G, w, u, qg, kg, v_new and h. */
 struct kcp_saved_item { char name[16]; uint64_t at, bytes; };
 struct kcp_saved {

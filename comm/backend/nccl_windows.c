@@ -16,7 +16,7 @@
 
 enum { WINDOW_MIB = 64, WINDOW_BLOCKS = 1024 };
 
-/* The data that a rank publishes to other ranks. `process` (a random number) identifies
+/* The data that a rank sends to all other ranks. `process` (a random number) identifies
  * a process, and `machine` identifies a machine. */
 struct card {
     int able, device, has_handle;

@@ -92,7 +92,7 @@ static int visits(const struct fold *f, struct scanning *list)
     return n;
 }
 
-/* Sends W of every visit m to visit m+d, all in one group. If both visits are on this
+/* Sends map W of every visit m to visit m+d, in one group. If both visits are on this
  * rank, copies W instead. */
 static int pass_on(const struct fold *f, struct scanning *list, int n, int d)
 {

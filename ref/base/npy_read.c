@@ -46,7 +46,7 @@ static void from_file(enum npy_kind kind, const unsigned char *raw, size_t m, vo
     }
 }
 
-/* Returns the C-order index of element e of a file in Fortran order. */
+/* Returns the index in C order of element e of a file in Fortran order. */
 static int64_t transposed(const struct npy *in, int64_t e)
 {
     int64_t at = 0, stride[NPY_RANK];

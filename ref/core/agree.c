@@ -43,7 +43,7 @@ uint64_t kcp_plan_digest(const struct kcp_plan *p)
 }
 
 /* ---- the row of a rank */
-/* Masks, gradients of parameters, and rows before and after sequences must be given on
+/* Masks, gradients of parameters, x0 (rows before a sequence) and dxt must be given on
  * all ranks or on none. Returns one bit for each of these arrays that is given. */
 static uint64_t arrays_given(const struct kcp_stage *s, const void *args)
 {

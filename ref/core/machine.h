@@ -1,11 +1,11 @@
 /* machine.h -- measured times, from which split.h computes where to cut a sequence.
  *
- * Book: chapter 18, "Fill the processors".
- * Checked by: tests/08_forward/split_sequence.c. Next: split.h, which uses these times.
+ * Book: chapter 18, "Fill the processors". Checked by:
+ * tests/08_forward/split_sequence.c. Next: split.h, which uses these times.
  *
- * The times were measured on one H200 (sm_90a, CUDA 13.0), with chunks of 64 tokens and
- * K = V = 128, and are used for all GPUs. They decide only where a sequence is cut. No
- * result depends on these times. */
+ * The times were measured on one H200 (sm_90a, CUDA 13.0), with chunks of 64 tokens
+ * and K = V = 128, and are used for all GPUs. The times decide only where a sequence
+ * is cut. No result depends on the times. */
 #ifndef KCP_MACHINE_H
 #define KCP_MACHINE_H
 
@@ -52,8 +52,8 @@
 #define KCP_STEP_M 1.0
 #define KCP_STEP_FOLD 5.0
 
-/* The fold of strips has 8 columns per block if all segments and heads together have at
- * most 8 columns per SM, otherwise 16. */
+/* The kernel that folds the maps of strips has 8 columns per block if all segments and
+ * heads together have at most 8 columns per SM, otherwise 16. */
 #define KCP_FOLD_COLUMNS 8
 
 #endif

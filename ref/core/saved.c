@@ -192,8 +192,8 @@ static int differs(const struct kcp_saved *s, const struct kcp_saved *want, char
 
 /* Checks that the block has this format and was saved for this call. The save mode and
  * reuse_M may differ from those of the call. Returns KCP_BAD if the block is missing or
- * too short, KCP_MISMATCH if the block has another format or is from another call. Then
- * `why` (may be NULL) contains the value found and the value expected. */
+ * too short, KCP_MISMATCH if the block has another format or is from another call. On
+ * each error `why` (may be NULL) has the value found and the value expected. */
 int kcp_saved_check_of(const void *saved, size_t bytes, const struct kcp_call *a,
                        int format, const char *reader, size_t actv, size_t acc,
                        char *why, size_t n)
