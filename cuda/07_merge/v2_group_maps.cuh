@@ -21,7 +21,7 @@ struct map_storage {
 };
 
 // Copies M (row stride VK) to `raw`. In split_M, each thread reads only the elements
-// that it copied here.
+// that this thread copied.
 static __device__ __forceinline__ void load_M(const float *M, int VK,
                                               struct map_storage *s)
 {

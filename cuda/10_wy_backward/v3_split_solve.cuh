@@ -1,4 +1,4 @@
-// v3_split_solve.cuh -- v3's first kernel: dvb = A^T dU, its products, and dL.
+// v3_split_solve.cuh -- v3's first kernel: dvb = A^T dU, products of dvb, and dL.
 // Book: chapter T, "Two kernels".  Checked by: tests/10_wy_backward/checks.c.
 // Next: v3_split_pairs.cuh.
 #include "v3_split_storage.cuh"

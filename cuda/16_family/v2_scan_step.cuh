@@ -10,8 +10,8 @@
 // zeros. Here a step processes 32 tokens without zeros, with x and v in separate tiles.
 // Bound: latency, T / 32 sequential steps per head. Only data that the next step needs
 // is on the critical path: four warps with 16 columns each compute x and S. Four other
-// warps compute the outputs (o, or h and x) one step later from the same fragments.
-// Each step has one barrier, after the step's tiles have arrived and all warps have
+// warps compute the outputs (o, or h and x) one step later from the fragments of S and
+// x. Each step has one barrier, after the step's tiles have arrived and all warps have
 // completed the previous step.
 enum { TOKENS = CHUNK / 2 };
 

@@ -121,7 +121,7 @@ static __device__ __forceinline__ void cumulative_decay(
 struct split_operand { uint32_t top[4], rest[4]; };
 
 // Converts a 16x16 block in an accumulator d[2][4] to operand A. If used as operand B,
-// the same registers represent the transpose of the block.
+// these registers represent the block's transpose.
 static __device__ __forceinline__ struct split_operand split_accumulator(
     const float (*d)[4])
 {

@@ -41,7 +41,7 @@ static void place_block(struct fused *f)
 }
 
 // Places the workspace of the strips. If no sequence crosses a cut between ranks,
-// backward uses the same strips, so forward saves their start states and maps.
+// backward uses these strips too, so forward saves the strips' start states and maps.
 static void place_strips(struct fused *f)
 {
     const struct kcp_forward *a = &f->x.a;

@@ -49,7 +49,7 @@ static void place_block(struct factors_backward *f)
 }
 
 // Places h and v_new of every chunk: with KCP_SAVE_ALL in the saved block, otherwise in
-// the workspace, where the scan of states stores them.
+// the workspace, where the scan of states stores h and v_new.
 static void place_states(struct factors_backward *f)
 {
     const struct kcp_backward *a = &f->x.a;

@@ -10,9 +10,9 @@
 
 struct CUstream_st;
 
-// The part of the layer that starts at a boundary. PART_SUM is the local (h_ext, M)
-// pass, PART_EXCHANGE is the exchange with its fold, and PART_MAIN is the local output
-// pass. All work before PART_SUM is the front: norms, gate, WY.
+// The part of the layer that starts at a boundary. PART_SUM computes the local (h_ext,
+// M), PART_EXCHANGE is the exchange with its fold, and PART_MAIN computes the local
+// output. All work before PART_SUM is the front: norms, gate, WY.
 enum profile_part { PART_SUM, PART_EXCHANGE, PART_MAIN };
 
 #ifdef __cplusplus

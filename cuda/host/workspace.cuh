@@ -170,7 +170,7 @@ static inline void copy_kept(const struct kcp_call *a, void *to, const void *fro
                     a->stream);
 }
 
-// Reports a local failure to the other ranks. Returns `status`.
+// Reports a failure of this rank to the other ranks. Returns `status`.
 static inline int report_failure(const struct kcp_call *a, int status, const char *name)
 {
     if (status && status != KCP_COMM && a->comm) a->comm->fail(a->comm, status, name);

@@ -82,8 +82,8 @@ struct backward_params {
     const int *want;
 };
 
-// SCAN_REVERSE stores dv and dS of every chunk. SCAN_DH_EXT runs the same scan, but
-// stores only the gradient of the stretch's first state.
+// SCAN_REVERSE stores dv and dS of every chunk. SCAN_DH_EXT runs the scan of
+// SCAN_REVERSE, but stores only the gradient of the stretch's first state.
 enum scan_job { SCAN_STATES, SCAN_REVERSE, SCAN_DH_EXT, SCAN_JOBS };
 
 template <int K, int V>

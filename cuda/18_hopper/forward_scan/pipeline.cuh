@@ -36,8 +36,8 @@ struct scan_registers { enum { PRODUCER = WGS == 1 ? 56 : 40, CONSUMER = 232 }; 
 // GDN with one warpgroup (GDN has no kg). Pipeline A has four stages for KDA maps. With
 // two warpgroups a KDA scan has two stages per pipeline. This scan is memory-bound.
 // With more stages, blocks access L2 at different times, and the scan runs 4 % slower.
-// KEEPING_SCAN also stages results in shared memory. So with two warpgroups its
-// pipelines have two stages, and with one warpgroup KDA's pipeline Q has two stages.
+// KEEPING_SCAN also stages results in shared memory. So its pipelines have two stages
+// with two warpgroups, and KDA's pipeline Q has two stages with one warpgroup.
 template <int K, int WGS, scan_kind kind, int kda>
 struct scan_storage {
     enum {
