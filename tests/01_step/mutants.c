@@ -179,7 +179,7 @@ MUTANT(no_h0, NO_H0, "ignores h0");
 MUTANT(no_dht, NO_DHT, "ignores dht");
 MUTANT(no_cu, NO_CU, "a sequence starts from the previous sequence's last state");
 MUTANT(stale_gate, STALE_GATE, "uses the previous token's gate");
-MUTANT(before, BEFORE, "o reads the state before the token's update");
+MUTANT(before, BEFORE, "o reads the state before the token's update, not after it");
 MUTANT(swapped, SWAPPED, "swaps the layouts [K,V] and [V,K] of ht");
 MUTANT(base_2, BASE_2, "errata 14: uses exp2(g) for exp(g)");
 MUTANT(no_delta, NO_DELTA, "writes v instead of v - S^T k");

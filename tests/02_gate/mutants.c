@@ -143,7 +143,7 @@ static int wrong(void *args, int flags)
     static int run_##name(void *a) { return wrong(a, flags); }                        \
     KCP_VARIANT(m02_##name) = { "02_gate", "mutant_" #name, why, KCP_F64, KCP_HOST,   \
                                 "any", run_##name, NULL }
-MUTANT(natural, NATURAL, "errata 12: computes G in natural logarithms");
+MUTANT(natural, NATURAL, "errata 12: computes G with log base e, not base 2");
 MUTANT(twice, TWICE, "errata 14: converts gates to base 2 twice");
 MUTANT(exclusive, EXCLUSIVE, "G_t leaves out g of token t");
 MUTANT(no_restart, NO_RESTART, "a chunk runs on into the next sequence");

@@ -251,7 +251,7 @@ static int forms(struct kcp_report *rep)
     EXPECT(rep, scattered > 60,
            "only %d of 400 plans give a rank several ranges, expected over 60",
            scattered);
-    EXPECT(rep, crossing > 200, "only %d of 400 plans cross a cut", crossing);
+    EXPECT(rep, crossing > 200, "only %d of 400 plans cut sequences", crossing);
     free(a);
     return KCP_OK;
 }

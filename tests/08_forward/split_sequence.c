@@ -33,7 +33,7 @@ static int cheapest(struct kcp_report *rep)
         EXPECT(rep, cost <= least, "HV %d: cost %g, optimum %g", HV, cost, least);
         cut += L > 0;
     }
-    EXPECT(rep, cut > 50 && cut < 300, "%d of 300 are cut", cut);
+    EXPECT(rep, cut > 50 && cut < 300, "%d of 300 have strips, not 51 to 299", cut);
     return KCP_OK;
 }
 KCP_CHECK(check_08_cheapest) = { "08_forward", "strips_cheapest",
@@ -200,7 +200,7 @@ static int walks(struct kcp_report *rep)
             seen[m] += walk_is_wrong(NC, strip, leaves, (enum walk_mistake)m);
     }
     EXPECT(rep, seen[TURNED] > 250 && seen[NO_LAST] > 250 && seen[EARLY] > 250,
-           "planted errors: found %d, %d and %d times of 500", seen[TURNED],
+           "errors found %d, %d and %d times of 500, not over 250", seen[TURNED],
            seen[NO_LAST], seen[EARLY]);
     return KCP_OK;
 }

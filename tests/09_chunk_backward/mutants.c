@@ -137,7 +137,7 @@ MUTANT(next_gate, NEXT_GATE, "errata 28: decays by the previous chunk's gate");
 MUTANT(in_order, IN_ORDER, "errata 17: scans chunks from first to last, not reversed");
 MUTANT(no_w, NO_W, "dS omits the term - w^T dU");
 MUTANT(no_scale, NO_SCALE, "errata 27: omits scale");
-MUTANT(scale_twice, AQK_SCALE, "scales dv_local twice, as Aqk includes the scale");
+MUTANT(scale_twice, AQK_SCALE, "scales dv_local, although Aqk includes scale");
 MUTANT(no_dh_out, NO_DHT, "dS starts from 0 instead of dh_out");
 MUTANT(at_start, AT_START, "off by one: dh holds dS at the chunk's start, not its end");
 MUTANT(transposed, TRANSPOSED, "dAqk = scale v_new dO^T");
@@ -145,7 +145,7 @@ MUTANT(no_diagonal, NO_DIAGONAL, "Aqk and dAqk omit their diagonal");
 MUTANT(wrong_head, WRONG_HEAD, "GDN, HV > H: reads q and k of head n % H");
 MUTANT(stale_gate, STALE_GATE,
        "off by one: decays by G of the chunk's last row but one");
-MUTANT(ignores_cu, NO_RESET, "carries dS from a sequence into the previous sequence");
+MUTANT(ignores_cu, NO_RESET, "passes dS from a sequence to the previous sequence");
 MUTANT(no_local, NO_LOCAL, "dU omits dv_local");
 MUTANT(uncarried, UNCARRIED, "each chunk except the last starts from dS = 0");
 MUTANT(writes_nothing, NOTHING, "returns at once");
