@@ -108,7 +108,7 @@ def replays():
 
 
 def chosen():
-    """Compares all-gather with chain, one group of heads with two, and three cuts."""
+    """Compares all-gather with chain, one group of heads with two, and three token cuts."""
     for name, case in (("long2", "kda_2x1_t131072_bare"),
                        ("long4", "kda_4x1_t131072_bare")):
         gather, chain = (newest(case, form=f).us for f in ("all_gather", "chain"))
@@ -129,8 +129,8 @@ def chosen():
 
 
 def maps():
-    """Prints how many percent the maps add to the work: compares the time of two GPUs
-    without the exchange with half of the time of one GPU."""
+    """Prints how many percent the maps add to the work: compares two GPUs' time without
+    the exchange with half of one GPU's time."""
     for way, stage in ("fwd_", "08_forward"), ("back_", "13_backward"):
         one = newest("kda_1x1_t131072", stage)
         two = newest("kda_2x1_t131072", stage, "chain")
@@ -145,7 +145,7 @@ def maps():
 
 
 def unsent():
-    """Prints times with and without messages. Hiding messages cannot save more."""
+    """Prints times with and without messages: at most the difference can be hidden."""
     print("== 20-unsent\nKDA forward on 4 GPUs, 32 heads, nothing kept, called "
           "alternately with and\nwithout messages; microseconds\n")
     print("GPUs     T per rank   form             with   without       maximum gain")
@@ -162,7 +162,7 @@ def unsent():
 
 def eight():
     """Predicts times of eight GPUs from times of four: each GPU has half of the work,
-    and the chain has seven hops instead of three."""
+    and the exchange `chain` has seven messages in series instead of three."""
     print("== 20-eight\na model of a chain over 8 GPUs, T = 131072, 32 heads, nothing "
           "kept: front, sum and\nmain are half of the times measured on 4 GPUs; the "
           "exchange has 7 hops instead of 3;\nmicroseconds\n")

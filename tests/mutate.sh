@@ -40,8 +40,8 @@ tar cf - Makefile ref comm cuda tests bench/*.mk book/*.mk book/labs/*.mk |
 (cd "$B" && find ref comm cuda tests made.* -name '*.[od]' -o -name 'made.*' |
     grep -v '\.cu\.' | tar cf - -T -) | tar xf - -C "$tree/build" || exit 1
 # Links to the build's CUDA objects, so that C files compiled for a program with kernels
-# need not be recompiled. No mutant runs a kernel. Omits kernels if the build's flags
-# differ.
+# need not be recompiled. No mutant runs a kernel. Omits kernels if the flags of
+# the two builds differ.
 cuda='CUDA_HOME=none' kernels=$(realpath "$B")
 if grep -q '\.cu\.o' "$tree/build/made.list"; then
     (cd "$B" && find cuda tests -name '*.cu.o') | while read -r o; do
@@ -126,8 +126,8 @@ caught() {                     # STAGE...: 0 when one of them fails
     done
     return 1
 }
-# Prints the stages whose outputs the file can change. No other stage uses chapters 15 and
-# 17.
+# Prints the stages whose outputs the file can change. No other stage uses files of
+# chapters 15 and 17.
 outputs_of() {
     for s in $(stages "$1"); do
         case $s:$1 in

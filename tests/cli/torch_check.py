@@ -607,8 +607,8 @@ def ranks():
         expect(t.item() == R, "the group's communicator works after release")
         return
     two_threads([dist.new_group(), dist.new_group()])
-    # Tests two checkpointed layers on one group. The second layer reads output of the
-    # first.
+    # Tests two checkpointed layers on one group. The second layer reads the output of
+    # the first layer.
     c, o = kcp_torch.build_cp_context(PACKED, world), options(gate=1, h0=True)
     x, do, _ = draw(60, PACKED, 1, 2, 8, 8, o)
     outs = []
