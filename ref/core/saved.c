@@ -42,7 +42,7 @@ const char *kcp_format_name(int format)
  * without canonical cuts this is one state (ref_h0), because only the rank's first
  * segment can begin inside a sequence. Otherwise a rank saves one state per segment,
  * because several segments may begin inside a sequence, and backward does not repeat
- * the fold that computes their states. */
+ * the fold of maps that computes the states of these segments. */
 int kcp_saved_states(const struct kcp_call *a)
 {
     if (!a) return 0;
