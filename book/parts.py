@@ -184,7 +184,7 @@ def ladder():
     newest = {}
     for cells, _ in RECORDS:
         if cells.get("stage") == "17_ladder":
-            newest.update(((cells["kind"], cells["variant"], cells["H"], name), x)
+            newest.update(((cells["kind"], cells["variant"], cells.get("H"), name), x)
                           for name, x in cells.items() if x)
 
     def counted(rung, column):
