@@ -78,8 +78,8 @@ static __global__ void beta(const struct kcp_gate a)
             ((const float *)a.dbeta)[at] * (as_given ? 1.0f : s * y * sigmoid(-raw));
 }
 
-// Constants of one channel's gate, from which gate_value computes g, and gate_slope
-// computes dg/dx.
+// Constants of one channel's gate. From these constants gate_value computes g, and
+// gate_slope computes dg/dx.
 struct gate_form {
     enum kcp_gate_form form;
     float expA, dt, lower;
@@ -157,8 +157,8 @@ static __global__ void gate_backward(const struct kcp_gate a)
     ddt[part] = sum_dt;
 }
 
-// Adds the terms of a stretch's chunks in order. The terms of dA_log are also summed
-// over the channels.
+// Adds the terms of all chunks of a stretch (token range of a sequence) in order. The
+// terms of dA_log are also summed over the channels.
 static __global__ void gate_parts(const struct kcp_gate a)
 {
     const int s = blockIdx.x, n = blockIdx.y, i = threadIdx.x;

@@ -4,8 +4,8 @@
 //
 // Bound: memory. These kernels read 6 K bytes and write 8 K bytes per token and head.
 // At K = 128, this is 1792 bytes, or 0.35 ms for 8192 tokens of 96 heads. Version 1
-// reaches 60 percent of this bound, as each thread has one 2-byte load in flight. Here
-// 16 lanes load a row of q or k, 8 numbers per lane. For the gate, a warp loads 16
+// reaches 60 percent of this bound, because each thread has one 2-byte load in flight.
+// Here 16 lanes load a row of q or k, 8 numbers per lane. For the gate, a warp loads 16
 // tokens of a chunk before using the first. If a.g is NULL, g is not stored.
 #include "v2_vector_back.cuh"
 #include "cuda/host/stages_v2.cuh"

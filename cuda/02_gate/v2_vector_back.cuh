@@ -6,8 +6,7 @@
 // Bound: memory. These kernels read 14 K bytes (q, k, the gate, and their gradients)
 // and write 8 K bytes per token and head. At K = 128, this is 2816 bytes, or 0.52 ms
 // for 8192 tokens of 96 heads. The sums dA_log and ddt_bias run over eight tokens, then
-// over the chunk, then over the stretch (a token range of one sequence), in a fixed
-// order.
+// the chunk, then the stretch (a token range of one sequence), in a fixed order.
 enum { TOKENS = 8, AHEAD = 4, WARPS = CHUNK / TOKENS, SUMS = 512 };
 
 static __device__ __forceinline__ float low(uint32_t x)
@@ -157,8 +156,9 @@ static __global__ __launch_bounds__(256, 3) void gate_back(const struct kcp_gate
     }
 }
 
-// Adds the terms of a stretch's chunks. Each of a channel's SUMS / KG threads adds
-// every (SUMS / KG)-th chunk. Terms of dA_log are also summed over the channels.
+// Adds the terms of all chunks of a stretch (token range of a sequence). SUMS / KG
+// threads share a channel, each with every (SUMS / KG)-th chunk. dA_log is also summed
+// over channels.
 static __global__ __launch_bounds__(SUMS) void add_parts(const struct kcp_gate a)
 {
     __shared__ float sums[2][SUMS];

@@ -56,7 +56,7 @@ static __device__ __forceinline__ void add_inner(float (*o)[4], const float (*x)
     }
 }
 
-// One warp processes one chunk for 16 columns of the head.
+// One warp processes one chunk for 16 columns of a head's state.
 template <int K, int VB>
 static __device__ void scan_step(const struct kcp_chunk &a, struct token_range z, int n,
                                  int v, const struct tiles<K, VB> *s, float (*S)[4])

@@ -152,7 +152,7 @@ static int chunk_v4_rows_launch(const struct kcp_chunk *a)
     return launched();
 }
 
-// Unless both h and v_new are stored, v3 is faster, because v3 prefetches two chunks.
+// v3 prefetches two chunks, and is therefore faster unless both h and v_new are stored.
 // Only chapter 13 omits o.
 int v4_chunk(void *args)
 {

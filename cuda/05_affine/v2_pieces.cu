@@ -31,8 +31,7 @@ static __device__ void load_chunk(const struct kcp_affine &a, struct token_range
     cp_async_commit();
 }
 
-// One warp computes x = u - w S (u = 0 for M), then S <- Lambda S + kg^T x, for 16
-// columns.
+// For 16 columns, a warp computes x = u - w S (M: u = 0), then S <- Lambda S + kg^T x.
 template <int K, int pieces>
 static __device__ void affine_step(const struct tiles<K> *s, int v, float (*S)[4])
 {

@@ -1,4 +1,4 @@
-// hop.cuh -- a hop of the exchange `chain`: waits, applies a map, stores to a rank.
+// hop.cuh -- a step of the exchange algorithm `chain`: waits, applies a map, sends.
 // Book: chapter 20, "Code: kernels".
 // Checked by: tests/07_merge/checks.c and every pass over NCCL, form chain.
 // Next: hops.cu.
@@ -9,9 +9,9 @@
 #include "cuda/tile/peer_flag.cuh"
 #include "core/window.h"
 
-// One hop of the exchange `chain` on one rank. State S comes from rank `from` (-1: S is
-// local). The result op(M) S + h, or h if `first` is set, is stored to rank `to` (-1:
-// nothing is sent), where op(M) is M in forward and M^T in backward.
+// One step of the exchange algorithm `chain` on one rank. State S comes from rank
+// `from` (-1: S is local). The result op(M) S + h, or h if `first` is set, is stored to
+// rank `to` (-1: nothing is sent), where op(M) is M in forward and M^T in backward.
 struct hop {
     int K, V, backward, first, from, to;
     const float *maps;
@@ -19,8 +19,8 @@ struct hop {
     struct kcp_window w;
 };
 
-// Returns the address of a counter of this block's piece (16 columns of a head). Blocks
-// do not synchronize, so one piece can be in flight while another piece is computed.
+// Returns the address of a counter of this block's piece: 16 columns of a head's state.
+// Blocks do not synchronize, so one piece can be in flight while another is computed.
 static __device__ __forceinline__ uint32_t *hop_count(const struct hop &x, int of,
                                                       enum kcp_window_count what,
                                                       int other)
@@ -170,8 +170,8 @@ static __global__ __launch_bounds__(FOLD_THREADS) void hop_columns(const struct 
     hop_filled(x, filled);
 }
 
-// Computes the hop for any K up to 256 and any V. A thread computes every ROWS-th
-// element of one column.
+// Computes this step of `chain` for any K up to 256 and any V. A thread computes every
+// ROWS-th element of one column.
 static __global__ __launch_bounds__(FOLD_THREADS) void hop_plain(const struct hop x)
 {
     enum { COLS = KCP_PIECE_COLUMNS, ROWS = FOLD_THREADS / COLS };

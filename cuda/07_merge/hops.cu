@@ -1,4 +1,4 @@
-// hops.cu -- the hops of the exchange `chain` as kernels, in a separate object file.
+// hops.cu -- kernels of the exchange algorithm `chain`, in a separate object file.
 // Book: chapter 20, "Code: kernels".  Checked by: tests/07_merge/hops.c.
 // Next: mapops.cu.
 #include "cuda/tile/device.cuh"

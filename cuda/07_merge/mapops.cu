@@ -1,4 +1,4 @@
-// mapops.cu -- applies a map or composes two maps, for all forms of the exchange.
+// mapops.cu -- applies a map or composes two maps, for all exchange algorithms.
 // Book: chapter 07, "Code: kernels".  Checked by: tests/07_merge/checks.c.
 // Next: ../08_forward/v1_stages.cu.
 #include "cuda/tile/device.cuh"
@@ -45,8 +45,8 @@ static __global__ void apply_map(int K, int V, const float *maps, int backward,
     //< kernel-apply
 }
 
-// Applies a map of K = 64 or 128, with rows of M and columns of S in shared memory. The
-// kernel takes less time than the tensor-core fold needs to prepare one step.
+// Applies a map of K = 64 or 128, with rows of M and columns of S in shared memory.
+// This kernel takes less time than the tensor-core fold (v2) needs to prepare one step.
 template <int K, int back>
 static int apply_once(int HV, int V, const void *map, int v0, int Vb, const void *S_in,
                       int ld_in, void *S_out, int ld_out, struct CUstream_st *stream)
@@ -62,9 +62,9 @@ static int apply_once(int HV, int V, const void *map, int v0, int Vb, const void
 }
 
 // Selects the kernel by the shape of the whole state, not by the columns of one call.
-// So if the segments are canonical (do not depend on the number of ranks), every form
-// of the exchange gives the same bits, although the form `pipeline` calls `apply` once
-// per block of columns. Exchange `chain` (hop.cuh) adds in the order of fold_once.
+// So if the segments do not depend on the number of ranks, all exchange algorithms give
+// the same bits, although the algorithm `pipeline` calls `apply` once per block of
+// columns. The algorithm `chain` (hop.cuh) adds in the order of fold_once.
 static int apply(int HV, int K, int V, const void *map, int backward, int first, int v0,
                  int Vb, const void *S_in, int ld_in, void *S_out, int ld_out,
                  struct CUstream_st *stream)

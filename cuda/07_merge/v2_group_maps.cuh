@@ -80,9 +80,9 @@ static __device__ __forceinline__ void times_M(float (*X)[4],
     fence_operand<16>(X);
 }
 
-// The `count` maps [h | M] of a head, `step` floats apart, that a block applies to 64
-// columns X in registers. `h` points to the 64 columns of h that are added to X, or is
-// NULL if X holds columns of a composed map's M.
+// A block applies `count` maps [h | M] of a head, `step` floats apart, to 64 columns X
+// in registers. `h` points to the 64 columns of h that are added to X. If X holds
+// columns of a composed map's M, `h` is NULL.
 struct map_sequence {
     const float *M, *h;
     int64_t step;

@@ -8,8 +8,8 @@
 #include "cuda/host/split_sequence.cuh"
 
 // Bound: the sum of the stages' bounds, because data between stages goes through global
-// memory. The program allocates nothing, and the host waits only for `comm`, so with
-// one rank the program can be captured in a CUDA graph.
+// memory. The program allocates nothing, and the host waits only for the communicator
+// `comm`, so with one rank the program can be captured in a CUDA graph.
 struct forward {
     struct kcp_forward a;                // the caller's arguments; ops is set
     struct stages t;

@@ -60,8 +60,8 @@ static __device__ void reverse_chunk(const struct kcp_chunk_backward &a,
 }
 
 // Bound: latency, because chunks are sequential. A block processes one head of one
-// stretch (a token range of a sequence). Thread v owns column v of dS, so no barrier is
-// needed.
+// stretch (a token range of a sequence). Thread v owns column v of dS and needs no
+// barrier.
 template <class X>
 static __global__ void reverse(const struct kcp_chunk_backward a)
 {

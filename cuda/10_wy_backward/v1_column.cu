@@ -101,13 +101,12 @@ static __device__ void values(const struct kcp_wy_backward &a, struct token_rang
         }
 }
 
-// Accumulators of thread d, one per row. `dq` and `dk` sum over a group of value heads.
+// Accumulators of column d, one per row. `dq` and `dk` sum over a group of value heads.
 struct column { float dq[CMAX], dk[CMAX], dq2[CMAX], dk2[CMAX], dkt[CMAX]; };
 
 // Computes dq2*_i = sum_{j<i} dAqk_ij k_j D_ij, dk2_i = sum_{j<i} dL_ij k_j D_ij and
 // dkt*_j = sum_{i>j} (dAqk_ij q_i + dL_ij beta_i k_i) D_ij, pair by pair, with all
-// exponents <= 0. The sums dq2* and dkt* omit i = j, because these terms would cancel
-// in dG.
+// exponents <= 0. The sums dq2* and dkt* omit i = j: these terms would cancel in dG.
 template <class X>
 static __device__ void pairs(const struct kcp_wy_backward &a, struct token_range z,
                              int n, int d, const float (*dL)[CMAX], struct column *x)

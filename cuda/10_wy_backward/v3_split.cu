@@ -112,8 +112,7 @@ static __device__ __forceinline__ void gates(const struct kcp_wy_backward &a,
     if (a.KG == 1) reduce_rows(x.up, d0 == 0, s.of_gate[x.d / 32] + 16 * x.B);
 }
 
-// The second kernel. A block processes one chunk and query/key head in steps of 64
-// columns.
+// Second kernel: a block processes one chunk and query/key head, 64 columns at a time.
 template <int K, int heads>
 static __global__ __launch_bounds__(256, 2)
 void wy_pairs(const struct kcp_wy_backward a, const struct intermediates b)

@@ -65,7 +65,7 @@ static __device__ void fetch_matrices(const struct kcp_wy_backward &a, const bf1
             ? in<float>(a.beta, z.t + threadIdx.x, 1, 0, a.HV)[n] : 0.0f;
 }
 
-// Stores x, a term k (Q + dk2) of dbeta, in the bytes of P and W, no longer needed.
+// Stores x, a term k (Q + dk2) of dbeta, over P and W, which are no longer needed.
 static __device__ __forceinline__ void keep(struct pair_storage &s, int i, int d,
                                             float x)
 {
@@ -92,9 +92,8 @@ static __device__ void fetch_raw(const struct kcp_wy_backward &a,
     cp_async_commit();
 }
 
-// Issues the copies of G and k of 64 columns. The copies run while the previous 64
-// columns are processed. In rows past the chunk's end, G repeats the last row and k is
-// 0.
+// Issues the copies of 64 columns of G and k, which run while the previous 64 columns
+// are processed. In rows past the chunk's end, G repeats the last row and k is 0.
 static __device__ __forceinline__ void load_columns_async(
     const struct kcp_wy_backward &a, struct token_range z, int m, int n, int d0,
     struct pair_storage &s)

@@ -104,8 +104,9 @@ static __device__ __forceinline__ void transposed_by_columns(slab &d, const bf16
     }
 }
 
-// Stores a slab as bf16 to 64 rows of a tensor. Two lanes exchange halves, so that each
-// lane stores four columns, and the 16 columns of a row fill one 32-byte sector.
+// Stores a warp's [64,16] result as bf16 to 64 rows of a tensor. Two lanes exchange
+// halves, so each lane stores four columns, and a row's 16 columns fill one 32-byte
+// sector.
 static __device__ __forceinline__ void store_slab(bf16 *to, int stride, int len,
                                                   const slab &x)
 {
@@ -123,8 +124,8 @@ static __device__ __forceinline__ void store_slab(bf16 *to, int stride, int len,
     }
 }
 
-// Returns the tile row of a task, 0 to 9. The tasks are the ten 16 x 16 tiles on and
-// below the diagonal, divided among the warps.
+// A task, 0 to 9, is a 16 x 16 tile on or below the diagonal. Warps share the tasks.
+// Returns the tile's row among the tiles.
 static __device__ __forceinline__ int tile_row(int task)
 {
     const int late = task < 6 ? 2 : 3;

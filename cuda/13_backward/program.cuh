@@ -35,8 +35,8 @@ static int front_recompute(struct backward *x)
     return status ? status : x->t.wy(&wy);
 }
 
-// Computes the first state of every segment and strip (part of a segment). Strips need
-// recomputed maps (chapter 05). The first state of a segment was saved or is h0.
+// Computes the first state of every segment and strip (part of a segment). The first
+// state of a segment was saved or is h0. For strips, recomputes maps (chapter 05).
 static int starts_recompute(struct backward *x, const struct split *f)
 {
     const struct kcp_call *call = (struct kcp_call *)&x->a;
@@ -85,9 +85,9 @@ static int chunks(struct backward *x, int part)
 }
 
 // Runs the kernels of chapters 11 and 07: `states[s]` becomes the gradient of the state
-// after segment s. The gradients after each of the segment's strips are computed from
-// `states[s]`. With reuse_M and without strips, M of a segment is copied from forward's
-// maps. M of strips was not saved and is recomputed.
+// after segment s. From `states[s]`, also computes the gradient after each strip (part)
+// of the segment. With reuse_M and without strips, M of a segment is copied from
+// forward's maps. M of strips was not saved and is recomputed.
 static int carry(struct backward *x)
 {
     const struct kcp_backward *a = &x->a;

@@ -53,7 +53,7 @@ static __device__ __forceinline__ void sum_rows(const struct kcp_gate &f, float 
         }
 }
 
-// KDA: computes G, qg and kg for a thread's tokens and channels, and replaces k in X by
+// KDA: for a thread's tokens and channels, computes G, qg and kg, and sets k in X to
 // beta k~.
 template <int K, int V>
 static __device__ void gate_rows_kda(const struct kcp_gate &f, const struct kcp_wy &a,

@@ -77,7 +77,8 @@ static void place_forward(struct backward *x)
     x->h_start = arena_take(r, (int64_t)a->NS * a->HV * a->K * a->V, sizeof(float));
 }
 
-// Places backward's arrays. Sums for dA_log and ddt_bias have padded_rows rows.
+// Places backward's arrays. The sums for dA_log and ddt_bias have one row per segment,
+// padded to padded_rows rows.
 template <class X>
 static void place_backward(struct backward *x)
 {

@@ -36,8 +36,8 @@ static __device__ float weight(const struct conv &x, int d, int j)
     return ((const float *)x.a.weight)[(int64_t)d * x.a.Wc + j];
 }
 
-// Returns the index of row t, channel d, in an array [N,Wc-1,D] of the Wc - 1 rows
-// before `at`.
+// An array [N,Wc-1,D] holds Wc - 1 rows per sequence, here those before token `at`.
+// Returns the index of row t, channel d, in such an array.
 static __device__ int64_t state_at(const struct conv &x, const struct stretch &s,
                                    int64_t t, int64_t at, int d)
 {
@@ -112,8 +112,8 @@ static __global__ void last_rows(const struct conv x, const struct stretch s)
         ((X *)x.st.xt)[state_at(x, s, t, s.stop, d)] = tap<X, 1>(x, s, t, d);
 }
 
-// Computes a chunk's terms of dweight_j = sum_t dpre_t x_{t+j-Wc+1}, and dbias = sum_t
-// dpre_t.
+// Computes a chunk's terms of dbias = sum_t dpre_t and of dweight_j = sum_t dpre_t
+// x_{t+j-Wc+1}.
 template <class X, int STATES>
 static __global__ void into_weight(const struct conv x, const struct stretch s)
 {

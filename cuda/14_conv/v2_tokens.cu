@@ -8,15 +8,14 @@
 // reads x and dy and writes dx, 6 bytes. Backward also writes and rereads 4 (Wc + 1)
 // bytes of sums per run and channel. A thread computes N adjacent channels of a run of
 // tokens. A run has one chunk in forward and x.run chunks in backward. The weights and
-// the window of Wc rows are in registers. BATCH rows are in flight: as soon as the
+// the last Wc rows of x are in registers. BATCH rows are in flight: as soon as the
 // registers of a row have been read, the row BATCH tokens later is loaded into these
 // registers. Because a thread has few channels, many blocks fit in an SM's registers,
 // so that enough bytes are in flight. There is no barrier, because threads do not share
 // data. Backward recomputes dpre of the Wc - 1 rows after a run exactly as the next run
 // does, so results do not depend on which rank has which tokens. A call without initial
 // and final states uses the kernels with STATES = 0. One launch computes up to CALLS
-// calls with the same plan, such as the convolutions of q, k and v: grid.y selects the
-// call.
+// calls with one plan, for example q, k and v. grid.y selects the call.
 enum { THREADS = 128 };
 enum { N_FORWARD = 4, BATCH_FORWARD = 8, BLOCKS_FORWARD = 6 };
 enum { N_BACKWARD = 2, BATCH_BACKWARD = 4, BLOCKS_BACKWARD = 8 };

@@ -57,8 +57,8 @@ static __device__ __forceinline__ bf16 *state_row(const struct conv &x,
     return (bf16 *)states + row * x.a.D + d;
 }
 
-// Returns row t of x, starting at channel d. A row before the sequence is a row of x0,
-// or 0 without x0. Other rows are in the shard or in the halo before the cut.
+// Returns row t of x, from channel d on: a row of x0 (or 0) before the sequence, a row
+// of this rank, or a row of the halo, which earlier ranks sent.
 template <int N, int STATES>
 static __device__ __forceinline__ struct packed<N> tap(const struct conv &x, int s,
                                                        int64_t t, int d)

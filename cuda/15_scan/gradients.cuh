@@ -13,7 +13,8 @@
 //   dq = S' dO      dk = beta (F e - S_d z)      dalpha = sum_v (F - beta k z^T) S
 // Bound: memory, because two states are read twice per token. The gradients dq and dk
 // of a value head are stored in dq_part and dk_part [C,HV,K]. Three barriers separate
-// four phases: the load of the vectors, the columns, the rows, and the gradient dspike.
+// four phases: the load of the vectors, the columns, the rows, and the gates' input
+// gradient.
 template <class X>
 static __global__ void gradients(const struct tile x, float *dq_part, float *dk_part)
 {
@@ -111,7 +112,7 @@ static __global__ void into_weights(const struct kcp_scan a, float *part)
     part[c * all + j] = sum;
 }
 
-// Initializes a map to [start | I] or, if `decay` [HV,K] is not NULL (for a tree),
+// If `decay` [HV,K] is NULL, initializes a map to [start | I]. Otherwise (tree.cuh)
 // initializes the map to [start | 0] and `decay` to 1.
 static __global__ void begin_map(int K, int V, const float *start, float *decay,
                                  float *map)

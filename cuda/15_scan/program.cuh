@@ -30,7 +30,8 @@ static void copy_floats(const struct scan *x, float *to, const float *from, int6
     cudaMemcpyAsync(to, from, sizeof(float) * n, cudaMemcpyDeviceToDevice, x->a.stream);
 }
 
-// Computes the leaves (maps of tokens) of a tile's tree, then runs the upward pass.
+// Computes the map of each token (a leaf of the tree), then composes maps up to the
+// root.
 template <class X>
 static int build_tree(const struct scan *x, const struct tile &y, int back)
 {

@@ -8,11 +8,11 @@
 #include "tree.cuh"
 
 // The cost model of KCP_AUTO, in nanoseconds. `token` is the time per token of the
-// sequential form, for any number of heads. `launch` is the time per dependent launch.
-// `number` is the time of all levels of the tree, per number in the map of a leaf (one
-// token). The constants were fitted to forward passes on an H200 (bench/results/, case
-// scan): 256 ns per token at K = 16 and 32, 315 ns at 64. Sequential and parallel
-// results agree up to rounding.
+// sequential scan, for any number of heads. `launch` is the time per dependent launch.
+// The tree of maps takes, over all its levels, `number` per number in one token's map.
+// The constants were fitted to forward passes on an H200 (bench/results/, case scan):
+// 256 ns per token at K = 16 and 32, 315 ns at 64. Sequential and parallel results
+// agree up to rounding.
 struct pace { float token, launch, number; };
 struct scan_kernel {
     const char *name[2];                 // for bf16 and fp32, in the table of paths

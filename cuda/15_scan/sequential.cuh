@@ -1,4 +1,4 @@
-// sequential.cuh -- the sequential form: a state in registers, one token after another.
+// sequential.cuh -- sequential scan: a state in registers, one token after another.
 // Book: chapter 15, "Code: kernels".
 // Checked by: tests/15_scan/checks.c, through v1_plain.cu and v2_mma.cu.
 // Next: tree.cuh.
@@ -33,8 +33,7 @@ struct group_storage { // GROUP tokens with rows * 32 keys each
 };
 
 // A thread's part of the next group, in the storage type. Values are converted later,
-// because the first use of a value waits for its load. Forward loads v, and backward
-// loads dO.
+// because a value's first use waits for its load. Forward loads v, backward dO.
 enum { HOLDS = 1024 / SCAN_THREADS, VALUES = 32 * ACROSS / SCAN_THREADS };
 template <class X>
 struct next_group {

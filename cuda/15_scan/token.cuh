@@ -36,8 +36,7 @@ static __device__ __forceinline__ float sigma(float y)
     return 1.0f / (1.0f + expf(-y));
 }
 
-// Computes alpha and beta of a tile: one block per token and head, one thread per
-// channel.
+// Computes a tile's alpha and beta: a block per token and head, a thread per channel.
 template <class X>
 static __global__ void gates(const struct tile x)
 {

@@ -6,8 +6,8 @@
 
 #include "cuda/tile/device.cuh"
 
-// Operations on one level of the tree, for all nodes and heads. A map has [h | X] and
-// the decay D: M is diag(D) plus the correction X. To compose map 2 after map 1,
+// Operations on a level of a tree of maps, for all nodes and heads. A map has [h | X]
+// and the decay D: M is diag(D) plus the correction X. To compose map 2 after map 1,
 //   D = D_2 D_1     h = h_2 + D_2 h_1 + X_2 h_1     X = X_2 D_1 + D_2 X_1 + X_2 X_1
 // To apply a map to a state z, the result is h + D z + X z. Composing and applying
 // follow one rule for operands L (left) and R: out = L E + D R + X_L R, with E = D_1 on

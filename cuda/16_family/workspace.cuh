@@ -45,8 +45,7 @@ struct engine {
 };
 
 // Bound: the sum of the stages' bounds. Only the form and its backward are specific to
-// the model. The scan, the map and their backward use KDA's kernels on rows of the
-// form.
+// the model. KDA's kernels compute scan, map and their backward on rows of the form.
 struct program {
     struct family f;
     struct engine by;

@@ -7,8 +7,8 @@
 // Bound: shared memory at its full rate: 256 KiB of w and kg and 16 KiB of u per chunk,
 // 2176 cycles at 128 bytes per cycle. A tile of 64 rows by 128 columns is stored as two
 // adjacent swizzle128 tiles of 64 columns. A row of a swizzle128 tile has 128 bytes,
-// which cover all 32 banks. Piece p has eight different positions in eight consecutive
-// rows. Each chunk has one barrier, as in v5.
+// which cover all 32 banks. The 16-byte piece p is at a different position in each of
+// eight consecutive rows. Each chunk has one barrier, as in v5.
 //> storage
 enum { STAGES = 3 };
 
@@ -54,8 +54,8 @@ static __device__ void load_stage(const struct kcp_ladder &a, int s, int n, int 
 }
 
 //> swizzled-products
-// In times_w, lanes load the rows and pieces of ldmatrix_offset_b. In add_kg, lanes
-// load the rows and pieces of ldmatrix_offset_a. `piece_at` applies the swizzle.
+// In times_w, lanes load rows and 16-byte pieces in the order of ldmatrix_offset_b. In
+// add_kg, lanes use the order of ldmatrix_offset_a. `piece_at` applies the swizzle.
 static __device__ __forceinline__ void times_w(float (*y)[4], const float (*S)[4],
                                                const bf16 *w)
 {

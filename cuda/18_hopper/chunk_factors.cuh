@@ -83,8 +83,7 @@ static_assert(sizeof(struct chunk_factors<64>) == 388 * 64 + 10240
 // A stretch is the token range of one scan: a segment, or a strip (part) of a segment.
 // Stretch s starts with state from[s] of h_in, and stores its last state in row to[s]
 // of ht (-1: not stored). The map of stretch s starts with state own[s] of h_own (-1:
-// zero). A launch covers one window of every stretch: `count` chunks from chunk `first`
-// on.
+// zero). A launch covers one window of each stretch: `count` chunks from `first` on.
 struct forward_params {
     struct kcp_forward a;
     void *factors, *qk_rows;             // [NC][HV]; GDN has [NC][H] of rows besides

@@ -22,8 +22,8 @@ static int scan(const struct fused *f, const struct forward_params *on_strips)
     return forward_scan(on_strips, f->kept.h ? &f->kept : NULL, processors());
 }
 
-// Computes the state at the start of every strip, a part of a segment (chapters 05 and
-// 07).
+// Computes the state at the start of every strip (part of a segment): chapters 05 and
+// 07.
 static int carry_fused(struct fused *f, const struct forward_params *on_strips)
 {
     const struct kcp_call *call = (const struct kcp_call *)&f->x.a;
@@ -47,8 +47,8 @@ static int carry_fused(struct fused *f, const struct forward_params *on_strips)
 // segment, this state is the map's h_ext.
 
 //> kernel-walk
-// For each window, computes the window's factors, then continues the walk over the
-// window. The walk runs concurrently with chunk_prepare of the next window.
+// For each window (range of chunks), computes the window's factors, then continues the
+// walk over the window. That walk overlaps chunk_prepare of the next window.
 static int prepare_and_walk(struct fused *f)
 {
     struct forward_params x = f->x;

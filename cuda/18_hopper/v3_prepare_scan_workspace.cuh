@@ -40,8 +40,8 @@ static void place_block(struct fused *f)
     f->kept.v_new = arena_named(r, "v_new_chunks", 0, 1);
 }
 
-// Places the workspace of the strips. If no sequence crosses a cut between ranks,
-// backward uses these strips too, so forward saves the strips' start states and maps.
+// Places the workspace of the strips (parts of segments). If no sequence crosses a cut
+// between ranks, forward saves the strips' start states and maps for backward.
 static void place_strips(struct fused *f)
 {
     const struct kcp_forward *a = &f->x.a;

@@ -74,8 +74,8 @@ static void place_maps(struct factors_backward *f)
     f->e = place_exchange(r, (const struct kcp_call *)a, 1, f->dmap, f->states);
 }
 
-// Places forward's strips, if forward cut its segments and the path's row has
-// split=yes.
+// Places forward's strips (parts of segments), if forward cut its segments and the
+// call's row in the table of paths has split=yes.
 static void place_strips(struct factors_backward *f, const struct kcp_path *path)
 {
     const struct kcp_backward *a = &f->x.a;

@@ -4,8 +4,8 @@
  * Checked by: bench/check_gpus.sh.  Next: memory.cu.
  *
  * cudaMalloc and cudaFree hold a lock that concurrent processes wait for. Therefore
- * released blocks are kept for reuse, unless a block is large. Under the sanitizers
- * (--exact, --bare), no block is kept, because the sanitizers check each allocation's
+ * this file reuses released blocks of memory, except large blocks. Under the sanitizers
+ * (--exact, --bare), no block is reused, because the sanitizers check each allocation's
  * exact bounds.
  *
  * Each cudaFree waits for the freed block's GPU. Therefore a rank frees only blocks of
@@ -48,7 +48,7 @@ static void *alloc_new(size_t n)
 {
     void *p = NULL;
     if (cudaMalloc(&p, n ? n : 1) == cudaSuccess) return p;
-    cudaGetLastError();                 /* clear the error, which NULL reports */
+    cudaGetLastError();                 /* clear the error: NULL reports it */
     return NULL;
 }
 

@@ -18,7 +18,7 @@ struct conv_call {
 #undef KCP_FIELD
 #undef KCP_CONV_WITHOUT_STATES
 static_assert(sizeof(struct conv_call) == offsetof(struct kcp_conv, x0),
-              "struct conv_call has the first fields of struct kcp_conv");
+              "struct conv_call must begin like struct kcp_conv");
 
 // Rows before (x0, dx0) and after (xt, dxt) sequences. Each array is [N,Wc-1,D] or
 // NULL. `x0` and `dxt` hold this rank's rows, and rows that other ranks send.
@@ -46,8 +46,8 @@ static inline struct surround surround_of(const struct kcp_plan *p, int r, int s
              kcp_halo_at(&after, r, j) - high };
 }
 
-// Returns the halo of a window of Wc rows, or the gradient's halo if `backward` is set.
-// Argument `bytes` is the size of one number.
+// Returns the halo, the Wc - 1 rows that ranks exchange at a cut: rows of x or, if
+// `backward` is set, of the gradient. Argument `bytes` is the size of one number.
 static inline struct kcp_halo halo_of(const struct conv_call *a, int Wc, int backward,
                                       size_t bytes)
 {
@@ -55,7 +55,7 @@ static inline struct kcp_halo halo_of(const struct conv_call *a, int Wc, int bac
              a->ops ? a->ops : &cuda_mapops, 0 };
 }
 
-// Returns KCP_BAD for errors that the field table cannot detect.
+// Returns KCP_BAD for errors that a table of the call's fields cannot detect.
 static inline int conv_status(const struct kcp_conv *c)
 {
     if (!c->plan || c->D < 1 || c->plan->ctx[c->r].NS != c->NS) return KCP_BAD;

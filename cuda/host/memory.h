@@ -38,9 +38,8 @@ extern int bare_workspaces;
 extern size_t fence_bytes;
 
 /* blocks_alloc returns n bytes on the calling thread's GPU, or NULL if out of memory.
- * If is_kept = 1, an earlier array may have used the block, which then contains that
- * array's bytes. Before blocks_release, the caller must synchronize with the block's
- * GPU. */
+ * If is_kept = 1, the bytes may be those of a released block, and contain an earlier
+ * array. Before blocks_release, the caller must synchronize with the block's GPU. */
 void *blocks_alloc(size_t n, int is_kept);
 void blocks_release(void *p);
 

@@ -106,8 +106,8 @@ static inline void put_split(const struct kcp_call *a, int backward,
     put_rest(&x);
 }
 
-// Copies x [NS] to the rows of y [strips] that start (backward: end) a segment. All
-// other rows become 0, unless `only` is set.
+// Copies x, one row per segment, to y, one row per strip: to the strip that starts
+// (backward: ends) the segment. All other rows become 0, unless `only` is set.
 static inline void spread(const struct kcp_call *a, const struct split *p,
                           int backward, int only, void *x, void *y)
 {

@@ -18,7 +18,8 @@ enum { FOLD_THREADS = 256, FOLD_MOST = 64 };
 
 // Arguments for `count` segments, starting with segment `first`. Per segment, `at` is
 // the first strip (back: the last strip), and `strips` is the number of strips. If
-// `begins` is set, the segment starts (back: ends) a sequence: its first map is only h.
+// `begins` is set, the segment starts (back: ends) a sequence, so its first map needs
+// no M.
 struct folds { int first, count, at[FOLD_MOST], strips[FOLD_MOST], begins[FOLD_MOST]; };
 
 // The maps [strips,HV,K,..] have row strides h_ld and M_ld. `states` [NS,HV,K,V] has

@@ -24,8 +24,7 @@ static __device__ __forceinline__ void cp_async_16(void *to, const void *from,
                  : "memory");
 }
 
-// cp.async.commit_group: groups the copies that this thread issued since the last
-// commit.
+// cp.async.commit_group: groups this thread's copies since the thread's last commit.
 static __device__ __forceinline__ void cp_async_commit(void)
 {
     asm volatile("cp.async.commit_group;" ::: "memory");

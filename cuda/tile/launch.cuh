@@ -15,9 +15,8 @@ static inline int device_is_sm90(void)
     return major == 9;
 }
 
-// Programmatic dependent launch: a kernel launched with the attribute "programmatic
-// stream serialization" may start before the previous kernel in the stream has
-// finished.
+// Programmatic dependent launch: a kernel with the attribute "programmatic stream
+// serialization" may start before the previous kernel in the stream has finished.
 
 // Launches kernel(*x, more...) on x->a.stream with programmatic stream serialization.
 // If `cluster` is 2, two neighbouring blocks along z form a cluster.

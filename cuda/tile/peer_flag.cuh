@@ -8,9 +8,8 @@
 #include "jitter.cuh"
 #include <stdint.h>
 
-// st.release.sys: sets the flag. A thread on any GPU that reads the new value with
-// peer_flag_read also sees all writes that this thread made or observed before the
-// call.
+// st.release.sys: sets the flag. A thread on any GPU that reads the new value by
+// peer_flag_read also sees all writes that this thread made or saw before the call.
 static __device__ __forceinline__ void peer_flag_raise(uint32_t *flag, uint32_t to)
 {
     jitter();

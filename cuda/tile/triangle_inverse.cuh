@@ -7,9 +7,10 @@
 
 #include "decay.cuh"
 
-// In a matrix of s x s blocks, take the blocks directly left of the diagonal in odd
-// block rows. `block_row` and `block_column` return the r-th row and column of all
-// these blocks. `block_anchor` returns the first row of the block with the r-th row.
+// Each odd block row of a matrix of s x s blocks has a block directly left of the
+// diagonal. Among the rows of these blocks, `block_row` returns the r-th, and
+// `block_anchor` the first row of the same block. `block_column` returns the r-th
+// column.
 static __device__ __forceinline__ int block_row(int r, int s)
 {
     return (r & ~(s - 1)) * 2 + s + (r & (s - 1));

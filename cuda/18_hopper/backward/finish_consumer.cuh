@@ -102,8 +102,8 @@ static __device__ __forceinline__ void power_between(const struct anchors &b, in
 }
 
 // `make_operands` replaces each value G in its array `G` by exp2(G - b). The column
-// factor is 1 / exp2(G - b). On the underflow path exp2(G - b) may be 0, so `G` holds G
-// - b.row.
+// factor is 1 / exp2(G - b). On the underflow path, exp2(G - b) may be 0, so the array
+// holds G - b.row.
 template <int underflow>
 static __device__ __forceinline__ float row_factor(float G)
 {

@@ -299,8 +299,8 @@ static int launch_with_underflow(const struct backward_params *x,
     return status ? status : launch_finish<K, 1, form>(x, from, marks, blocks);
 }
 
-// The underflow pass (finish_gate.cuh) processes marked pairs. Bounded gates mark no
-// pair.
+// The underflow pass (finish_gate.cuh) processes the marked pairs. With bounded gates,
+// no pair is marked.
 template <int K>
 static int finish_of_K(const struct backward_params *x, unsigned char *marks,
                        int blocks)

@@ -257,9 +257,8 @@ static __device__ __forceinline__ float *h_dS_of(struct kda_finish_storage<K> &s
            + channel % 4;
 }
 
-// Returns the byte offset with which ldmatrix or stmatrix transposes the warp's 16
-// channels of a tile [64 tokens][64 channels]. The next 16 tokens start 2048 bytes
-// later.
+// Returns the byte offset with which ldmatrix or stmatrix transposes a warp's 16
+// channels of a tile [64 tokens][64 channels]. The next 16 tokens are 2048 bytes later.
 static __device__ __forceinline__ int channels_offset(void)
 {
     const int lane = opaque_thread_id() % 32, warp = opaque_thread_id() / 32 % 4;

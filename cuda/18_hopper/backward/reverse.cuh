@@ -313,7 +313,7 @@ static __device__ __forceinline__ void reverse_consumer_warpgroup(
 // bytes are written. With few stretches and heads the bound is the latency of the
 // sequential steps. Barriers. `full`: the chunk's bytes have arrived. `empty`: every
 // consumer of the block or cluster has read these bytes and has stored the dv that was
-// staged in dO. Barriers of the warpgroup order the accesses to staged tiles.
+// staged in dO. Barriers of the warpgroup separate the accesses to staged tiles.
 template <int K, int WGS, int kda, int blocks>
 static __device__ __forceinline__ void reverse_block(const struct backward_params &x,
                                                      const struct forward_params &f,

@@ -32,8 +32,7 @@ static __device__ __forceinline__ float2 sum_over_quads(float (*y)[8])
     return sum;
 }
 
-// Replaces each row of dG by `last` plus the sum of dG over this row and all later
-// rows.
+// Sets each row of dG to `last` plus the sum of dG over this row and all later rows.
 static __device__ __forceinline__ void sum_from_step_end(float (*dG)[4], float *last)
 {
     const int q4 = threadIdx.x % 4;

@@ -64,8 +64,8 @@ struct token_factors { float q_factor[ROWS], rstd_k[ROWS], beta[ROWS]; };
 // channels are written. `staged`: dq and dk are written. `again`: the second copy of g
 // is loaded. `again_empty`: `finish` has read this copy.
 //
-// A barrier compares only the phase's parity. So each warp waits for phase p of a
-// barrier before the warp arrives (or issues a copy) in phase p + 1.
+// A wait compares only the parity of the barrier's phase. So each warp waits for phase
+// p of a barrier before the warp arrives (or issues a copy) in phase p + 1.
 struct backward_one_storage {
     struct gated_stage gated[GATED];
     struct value_stage values[VALUES];

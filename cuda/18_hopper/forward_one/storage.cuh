@@ -65,8 +65,9 @@ struct head_shape {
 // `scored`: Aqk is written. `empty`: the scan has read the stage, and o has been copied
 // from the stage.
 //
-// A barrier compares only the phase's parity, so a warp must wait for every phase of a
-// barrier or for none. So the number of warps that share the steps divides STEP_STAGES.
+// A wait compares only the parity of the barrier's phase, so a warp must wait for every
+// phase of a barrier or for none. So STEP_STAGES is a multiple of the number of warps
+// that share the steps.
 template <int kda>
 struct __align__(1024) head_storage {
     struct step_stage<kda> stage[STEP_STAGES];
@@ -89,7 +90,7 @@ struct __align__(1024) head_storage {
 static_assert(sizeof(struct step_stage<1>) % 1024 == 0
                   && sizeof(struct step_stage<0>) % 1024 == 0
                   && sizeof(struct head_storage<1>) <= 227 * 1024,
-              "stages are aligned, and the storage fits in shared memory");
+              "stages must be aligned, and the storage must fit in shared memory");
 
 // A stretch is a whole sequence, tokens `begin` to `begin` + `len` - 1. The stretch's
 // states have index `row` in h0 and ht, and its first record has index `record`.

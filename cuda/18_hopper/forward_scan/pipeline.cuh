@@ -51,7 +51,7 @@ struct scan_storage {
         A_STAGES = 3 - TWO + FOUR_OF_A,
         Q_STAGES = 3 - TWO - TWO_OF_Q
     };
-    static_assert(K_STAGES > 1, "o of a chunk uses the stage of the next v");
+    static_assert(K_STAGES > 1, "o of a chunk needs the stage of the next v");
     static_assert(kda || (int)A_STAGES == (int)Q_STAGES, "head[] serves both A and Q");
     struct __align__(1024) k_stage { unsigned char tile[K / 64][TILE_BYTES]; };
     struct __align__(1024) a_stage {

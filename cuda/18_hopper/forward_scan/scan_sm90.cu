@@ -120,7 +120,7 @@ struct keeps_states {
 
 // A scan step has two halves. `new_values` computes v_new and q S from the state before
 // the chunk. `update_state` adds v_new to the state and Aqk v_new to o. The compiler
-// waits for all products at the head of a loop. So an iteration ends after new_values,
+// makes every loop head wait for all products. So an iteration ends after new_values,
 // when no product is in flight, and new_values overlaps with the end of update_state.
 template <class Consumer>
 static __device__ __forceinline__ void scan_chunks(Consumer c, int count, float (*S)[4])

@@ -26,8 +26,8 @@ static __device__ __forceinline__ void store_operand_transposed(
 }
 
 // One thread stores a staged tile to global memory. In the sanitizers' build the thread
-// itself copies the tile, because initcheck does not see TMA stores and later kernels
-// read the tile.
+// itself copies the tile: initcheck does not see TMA stores, so it would report every
+// later read of the tile.
 static __device__ __forceinline__ void tma_store_tile(unsigned char *to,
                                                       const unsigned char *from)
 {

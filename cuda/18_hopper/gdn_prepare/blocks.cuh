@@ -133,8 +133,7 @@ static __device__ __forceinline__ int below_diagonal(int I, int J)
 }
 
 // Products of rows in shared memory, as 16x16 blocks. A block is stored lane by lane.
-// Entry (I, J), J <= I, is block (I, J) of q k^T, or block (J, I) of the symmetric k
-// k^T.
+// Entry (I, J), J <= I, is block (I, J) of q k^T or block (J, I) of k k^T (symmetric).
 typedef float4 scores[SUBCHUNKS * (SUBCHUNKS + 1) / 2][2][32];
 
 // Scales the scores of block (I, J), J < I, and stores the block of Aqk.

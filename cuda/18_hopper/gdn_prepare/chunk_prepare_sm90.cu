@@ -142,8 +142,7 @@ struct head_shares { int kv, heads; uint32_t blocks, H; };
 
 // Bound: memory. Per token and query/key head 4K bytes are read and 4K bytes are
 // written. Per token and value head 2.5C + 13 bytes are written. Flops: 4 C^2 K per
-// chunk and query/key head, and the inverses. Registers: 80 per thread, six blocks per
-// SM.
+// chunk and query/key head, and the inverses. Registers: 80, six blocks per SM.
 //
 // Ownership: a block has up to four value heads of one query/key head. The rows are
 // loaded by cp.async and stored by TMA. One warp computes each value head without

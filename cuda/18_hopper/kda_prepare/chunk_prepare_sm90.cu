@@ -113,8 +113,8 @@ static __device__ __forceinline__ void store_diagonal_inverse(
 // ---- the underflow path
 //
 // A gate may decay so much within a subchunk that the two factors of a pair of rows are
-// outside the range of bf16. In this case the scores within subchunks are computed pair
-// by pair, which is slow but exact for any decay. `underflow_decay_sums` computes G of
+// outside the range of bf16. Then the scores within subchunks are computed pair by
+// pair, which is slow but exact for any decay. `underflow_decay_sums` computes G of
 // every row relative to its subchunk's start. The underflow path is not inlined, so
 // that the main loop does not contain this rare code.
 template <int K, int form>

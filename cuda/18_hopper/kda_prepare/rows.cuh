@@ -123,9 +123,9 @@ static __device__ __forceinline__ void tma_load_rows(
     }
 }
 
-// The producer is one thread. `load_first_chunk` loads chunk c, the last chunk of this
-// block. `load_next_chunk` loads the preceding chunk once all warps have read the
-// tiles.
+// The producer is one thread. `load_first_chunk` loads chunk c, this block's last
+// chunk. Once all warps have read the tiles, `load_next_chunk` loads the preceding
+// chunk.
 template <int K>
 static __device__ __forceinline__ void load_first_chunk(
     const struct forward_params &x, const struct row_descriptors &from, int c, int n,
