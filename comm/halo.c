@@ -183,7 +183,7 @@ static int move_all(const struct kcp_halo *h, int to, int r, const void *x, void
     return status;
 }
 
-/* Exchanges all rows in one group: the sends to rank 0, 1, ..., then all receives.
+/* Exchanges all rows in one group of messages: sends to rank 0, 1, ..., then receives.
  * Sender and receiver iterate over the receiver's segments in order, so sends
  * match receives. */
 int kcp_halo_run(const struct kcp_halo *h, const void *x, void *halo)
@@ -222,8 +222,8 @@ static int state_lacked(const struct kcp_halo *h, int r, int s)
     return again ? -1 : n;
 }
 
-/* Exchanges all states in one group, first sends, then receives. Messages are in the
- * order of the receiver's segments. */
+/* Exchanges all states in one group of messages: first sends, then receives. Messages
+ * are in the order of the receiver's segments. */
 int kcp_halo_states(const struct kcp_halo *h, void *states)
 {
     if (!h || !h->plan || (h->plan->R > 1 && !h->comm) || h->reach < 0)

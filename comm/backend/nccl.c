@@ -167,7 +167,7 @@ static int nccl_comm_lost(struct kcp_comm *c, int *rank, char *why, size_t n)
 static void nccl_comm_free(struct kcp_comm *c)
 {
     struct nccl_rank *w = (struct nccl_rank *)c;
-    if (c->window)                       /* other ranks may write until the barrier */
+    if (c->window)                       /* until the barrier other ranks may write */
         nccl_windows_free(w, !w->failed && !c->barrier(c, NULL));
     w->stop = 1;
     for (int i = 0; i < 500 && w->watching && !w->watched; i++)

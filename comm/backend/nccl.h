@@ -49,7 +49,7 @@ struct nccl_rank {                          /* data of one rank; `comm` must be 
     char why[300];
     struct kcp_window window;          /* comm.window = &window, or NULL */
     int *_Atomic kernels_end;          /* window.lost, or NULL: no windows */
-    char opened[KCP_WINDOW_RANKS];     /* 1 for ranks of other processes */
+    char opened[KCP_WINDOW_RANKS];     /* [r] = 1: rank r is another process */
 };
 
 /* NCCL may notice the loss of another rank before `host` does. Therefore nccl_fail

@@ -4,17 +4,17 @@
  * Book: chapter 07.  Checked by: tests/07_merge/checks.c.  Next: comm/form/chain.c.
  *
  * This form is one collective. Time (symbols in chapter 07): t_sum + a + (R-1)(S +
- * M)/bw + (R-2) t_MS + t_main. Only this form keeps M of other ranks. With reuse_M,
- * backward reads this M and receives only h. */
+ * M)/bw + (R-2) t_MS + t_main. Only this form keeps M of other ranks (x->kept). With
+ * option reuse_M, backward reads this M and receives only h. */
 #include "exchange.h"
 
 /* Layout of the gathered rows: one row per rank, P maps of `unit` bytes per row. If
  * `leaving` is 1, a row has the maps that later ranks apply (forward). If `entered` is
  * 1, a row has the maps that earlier ranks apply (backward). In a contiguous classic
  * plan (L = 0), each rank sends one map per pass: the map of its last segment in
- * forward, the map of its first segment in backward. For a canonical plan (L > 0) with
- * `kept`, both flags are 1 in forward, because backward needs M of all segments of
- * later ranks. */
+ * forward, the map of its first segment in backward. If a canonical plan (L > 0) keeps
+ * maps in x->kept, both flags are 1 in forward, because backward needs M of all
+ * segments of later ranks. */
 struct gather_layout { int entered, leaving, P; size_t unit; };
 
 static int travels(const struct gather_layout *g, const struct kcp_segment *s)
@@ -117,7 +117,7 @@ static int fold_step(const struct fold *f, const struct gather_layout *g, void *
     const int V = x->V, first = fold_starts(f, s);
     char *map = gathered_map(f, g, all, s);
     int err = KCP_OK;
-    if (g->unit == f->state) {               /* only h was gathered: M is in kept */
+    if (g->unit == f->state) {               /* only h was gathered; M is in x->kept */
         const struct gather_layout kept = layout_kept(f);
         err = copy_columns(f, tmp, f->wide, 0, map, V, 0, V);
         if (!err && !first)

@@ -1,4 +1,4 @@
-/* chain.c -- each rank receives S, computes M S + h_ext and sends only this result.
+/* chain.c -- each rank receives a state S, computes M S + h_ext and sends only this.
  *
  * Book: chapter 07.  Checked by: tests/07_merge/checks.c.  Next: comm/form/pipeline.c.
  * Time (symbols in chapter 07): t_sum + (R-1)(a + S/bw) + (R-2) t_MS + t_main. */

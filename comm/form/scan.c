@@ -121,7 +121,7 @@ static int pass_on(const struct fold *f, struct scanning *list, int n, int d)
     return err;
 }
 
-/* Composes maps W and X of a visit with the map received from distance d. */
+/* Composes maps W and X of a visit with Y, the map of the visit at distance d. */
 static int take_in(const struct fold *f, struct scanning *u, int d)
 {
     const struct kcp_exchange *x = f->x;
@@ -135,7 +135,7 @@ static int take_in(const struct fold *f, struct scanning *u, int d)
     if (!err && u->X)
         err = compose_after(f, &u->X, Y, first, u->buffer + 2);
     else if (!err) {
-        u->X = u->buffer[2];                          /* d = 1: X was the identity */
+        u->X = u->buffer[2];            /* first step: X was the identity, so X = Y */
         err = x->ops->copy(u->X, f->map, Y, f->map, f->map, 1, x->stream);
     }
     return err;

@@ -1,4 +1,4 @@
-/* alive.c -- computes the share of a sequence's initial state left at the last cut.
+/* alive.c -- computes which share of an initial state is left at the last cut.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_cases.c.
  * Next: family.c.

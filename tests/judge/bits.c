@@ -1,24 +1,24 @@
-/* bits.c -- checks that output bits depend on neither other sequences nor ranks.
+/* bits.c -- checks that no output bit depends on other sequences or number of ranks.
  *
  * Book: chapters 06, 08, 13, 15, 16.  Checked by: itself: the outputs of the NaN
  * sequence must change.  Next: ../08_forward/graph.c.
  *
  * Check `alone` fills one sequence with NaN and requires that no bit of the other
  * sequences' outputs changes. The rows after a partial chunk belong to the next
- * sequence. A kernel that multiplies rows of the next sequence by 0 is correct only if
- * the rows are finite, because 0 times NaN is NaN. Check `canonical` cuts segments at
- * fixed token numbers and requires equal bits on 1, 2, 3, 4 and 8 ranks, in the forms
- * (exchange algorithms) that compose maps in order. tests/13, 15 and 16 run both checks
- * on references. */
+ * sequence. A kernel that loads these rows and multiplies them by 0 is correct only if
+ * they are finite, because 0 times NaN is NaN. Check `canonical` cuts segments at fixed
+ * token numbers and requires equal bits on 1, 2, 3, 4 and 8 ranks, in the forms
+ * (exchange algorithms) that compose maps in token order. tests/13, 15 and 16 run both
+ * checks on references. */
 #include "trial.h"
 
 #include <math.h>
 #include <string.h>
 
-/* Counts the bytes in which output o differs from the rows of output `to` that start at
- * row `first`. Differing bytes of sequence `bad` count in bytes[1], others in bytes[0].
- * If k is NULL, all count in bytes[0]. Skips states that other ranks own (NaN in
- * o->want). */
+/* Counts the bytes in which output o differs from another run's output `to`, from row
+ * `first` of `to` on. Adds the bytes of sequence `bad` to bytes[1], other bytes to
+ * bytes[0]. If k is NULL, adds all bytes to bytes[0]. Skips states that other ranks own
+ * (NaN in o->want). */
 static void count_bytes(const struct buffer *o, const struct buffer *to, int64_t first,
                         const struct kcase *k, int bad, int64_t bytes[2])
 {
@@ -106,9 +106,9 @@ static int alone_pass(struct kcp_report *rep, const struct kcp_variant *v,
 
 /* ---- two runs on equal inputs */
 
-/* Requires equal output bits of runs x and `to`. Run `to` has one rank, or as many as
- * run x. On a GPU, if the runs differ in option `save`, skips the outputs of the
- * forward that stage 13 runs first, because this forward may use different kernels. */
+/* Requires that runs x and `to` have equal output bits. Run `to` has one rank, or as
+ * many as run x. If two runs on a GPU differ in option `save`, skips the outputs of the
+ * forward that stage 13 runs first, because these may be different kernels. */
 static void compare(struct kcp_report *rep, const struct trial *x,
                     const struct trial *to, const char *words)
 {
@@ -144,8 +144,8 @@ static int run_like(struct kcp_report *rep, struct trial x, const struct trial *
     return status;
 }
 
-/* Compares the outputs of one rank with those of 2, 3, 4 and 8 ranks, and of 7 ranks of
- * which one is empty, in the forms that compose maps in order. */
+/* Compares outputs on one rank with outputs on 2, 3, 4 and 8 ranks and on 7 ranks (one
+ * of them empty), in each form that composes maps in token order. */
 static int canonical_pass(struct kcp_report *rep, const struct kcp_variant *v,
                           const struct kcp_stage *s, const struct memory *mem,
                           struct kcase k, enum kcp_pass pass)
@@ -297,8 +297,8 @@ int bits_of_variant(struct kcp_report *rep, const struct kcp_variant *v,
     return status;
 }
 
-/* Runs check `canonical` on the stage's kernels, or check `alone` on all variants of
- * the stage except mutants. */
+/* If is_canonical is 1, runs check `canonical` on the stage's kernels. Otherwise runs
+ * check `alone` on all variants of the stage except mutants. */
 static int judge_stage(struct kcp_report *rep, const char *stage, int is_canonical)
 {
     const struct kcp_variant *v[256];

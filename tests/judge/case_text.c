@@ -17,7 +17,7 @@ static const char *const acts[] = { "none", "silu" };
 static const char *const owners[] = { "contiguous", "zigzag", "striped", "dealt" };
 static const char *const walks[] = { "auto", "sequential", "blelloch" };
 
-/* Integers. case_print writes "HV=4", but nothing if HV has its usual value. */
+/* Integers, e.g. "HV=4". case_print omits a word whose number is the usual value. */
 #define NUMBER(word, name, low, high, usual) \
     { word, offsetof(struct kcase, name), sizeof ((struct kcase *)0)->name, low, high, \
       usual }
@@ -32,7 +32,7 @@ numbers[] = {
     NUMBER("masks=", masks, 0, 3, 0), NUMBER("L=", L, 1, INT32_MAX, 0),
     NUMBER("id=", id, 0, 99999, 0),       /* id selects ranges, streams, layers */
     NUMBER("seed=", seed, 0, INT64_MAX, -1) };
-/* Enums. case_print writes `word`, which may be empty, and the value's name. */
+/* Enums. case_print writes `word` (may be empty) and then the value's name. */
 static const struct { const char *word; size_t at; const char *const *name; int n; }
 lists[] = {
     { "", offsetof(struct kcase, regime), regime_name, REGIMES },

@@ -4,9 +4,9 @@
  * Next: case_text.c.
  *
  * An axis is a property of a case that can expose an error: lengths, number of ranks,
- * form (the exchange algorithm). The short list contains every value of every axis and
- * all pairs of regime, ranks and form. The full list contains all pairs of all axes.
- * Drawing ends when none of 60 random cases adds a value or pair. */
+ * form (exchange algorithm). The short list contains every value of every axis, and all
+ * pairs of regime (decay of states), ranks and form. The full list contains all pairs
+ * of all axes. Drawing ends when 60 random cases add no value or pair. */
 #include "judge.h"
 #include <stdlib.h>
 #include <string.h>
@@ -25,7 +25,7 @@ static const int sizes[][2] = { { 16, 16 }, { 5, 7 }, { 32, 16 }, { 16, 48 }, { 
 static const int wide_sizes[][2] = { { 64, 64 }, { 128, 128 }, { 64, 128 },
                                      { 128, 64 } };
 /* Sizes K, V of tall cases, for v1 kernels and kernels for any size up to 256. Tall
- * case i has sizes i, lengths tall_lens[i], HV > H, and value i of every other axis. */
+ * case i has tall_sizes[i], tall_lens[i], HV > H, and value i of every other axis. */
 static const int tall_sizes[][2] = { { 192, 16 }, { 144, 256 }, { 48, 208 },
                                      { 256, 240 } };
 static const int tall_lens[] = { 0, 2, 9, 1 };
@@ -126,9 +126,9 @@ double case_scale(int K)
     return x;
 }
 
-/* Returns the number of channels of a case of chapter 14: odd, or a multiple of 8 (16
- * bytes in bf16), or 1032, more than the threads of a CUDA block. Long sequences get
- * few channels, because the reference is slow. */
+/* Returns the number of channels of a case of chapter 14: 5, 6, a multiple of 8 (16
+ * bytes in bf16), or 1032, which is more than a CUDA block has threads. Long sequences
+ * get few channels, because the reference is slow. */
 static int channels(const struct kcp_call *c, int id)
 {
     static const int odd[] = { 5, 16, 40, 8 }, shifted[] = { 6, 16 };
@@ -154,7 +154,7 @@ static void case_of(struct kcase *k, int id, const int *row,
     if (wide) size = wide == 2 ? tall_sizes[id % 4] : wide_sizes[row[SIZES] % 4];
     const int slow = c->T > 400 && size[0] * size[1] > 1024;  /* references take long */
     if (slow && !wide) size = sizes[0];
-    /* Chapter 15 multiplies two maps per token, so long cases get small sizes. */
+    /* Chapter 15 multiplies two maps per token, so long cases get small K and V. */
     if (spike(stage) && !wide && c->T > 100 && size[0] * size[1] > 64 * 64)
         size = sizes[5];
     c->model = first_model(stage) + row[MODEL];

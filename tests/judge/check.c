@@ -44,8 +44,8 @@ static enum tolerance row_of(const struct slice *s, int is_M)
 
 /* Returns the limit for alike (nearly equal) keys, which make I + L ill-conditioned. If
  * keys are equal, rounding the inputs to bf16 changes dv, da (DPLR), domega (GDN-2) and
- * dbeta_base (chapter 15) by 1e-2. So their limit rises at cosines over 0.9, but that
- * of DPLR's db at 0.9: rounding changes db by 2e-3, and kernel v2_tiles by 1.4e-2. */
+ * dbeta_base (chapter 15) by 1e-2. So these limits rise at cosines over 0.9. The limit
+ * of DPLR's db rises at 0.9: rounding changes db by 2e-3, v2_tiles by 1.4e-2. */
 static double alike_limit(const struct slice *s, double limit, int twice)
 {
     const char *f = s->field->name;
@@ -75,7 +75,7 @@ double tolerance(const struct slice *s, int is_M)
 }
 
 /* A slice viewed as an array [outer][heads][inner]. If the slice contains maps, only
- * columns `from` to `to` - 1 are checked, which are h or M of each map. */
+ * part h or M of each map is checked: columns `from` to `to` - 1. */
 struct view { int64_t outer, heads, inner, from, to; int is_M; };
 
 int head_axis(const struct kcp_field *f)
@@ -105,7 +105,7 @@ static struct view view_of(const struct slice *s, int part)
     return w;
 }
 
-/* Returns 1 if element i is in the columns of a map (of V+K) that view w selects. */
+/* Returns 1 if element i is in a map column (one of V+K) that view w selects. */
 static int inside(const struct slice *s, const struct view *w, int64_t i)
 {
     if (s->field->store != KCP_MAP) return 1;
@@ -243,14 +243,14 @@ static double roundings(const struct slice *s)
     return s->judged == KCP_F32 ? fmin(4, sqrt(1 + n / 2)) : 1;
 }
 
-/* Returns the factor by which a limit rises if the effect of one more rounding is
- * unknown, as in kcp-bench. The factor is by_chance(), except for the gradient of a
- * parameter. That gradient is a sum over tokens, and size_of divides its error by the
- * RMS of a sum with random signs. If each term has an error of dg's limit, the error of
- * the sum is normally distributed, and dg's limit is its standard deviation. One such
- * error in 370 exceeds three standard deviations; the RMS of n such errors exceeds 1 +
- * 3 / sqrt(2 n) about as rarely. Measured for GDN and 32768 tokens: one more rounding
- * changes dA_log of four heads by 1.7e-2, 3e-3, 1.2e-2 and 5e-4. */
+/* Returns the factor by which a limit rises if s->moved, the effect of one more
+ * rounding, is unknown; kcp-bench does not compute this effect. The factor is
+ * by_chance(), except for the gradient of a parameter. That gradient is a sum over
+ * tokens, and size_of divides its error by the RMS of a sum with random signs. If each
+ * term has an error of dg's limit, the sum has a normally distributed error with dg's
+ * limit as standard deviation. One such error in 370 exceeds 3 standard deviations; the
+ * RMS of n errors exceeds 1 + 3 / sqrt(2 n) about as rarely. For GDN and 32768 tokens,
+ * one more rounding changes dA_log of four heads by 1.7e-2, 3e-3, 1.2e-2 and 5e-4. */
 static double by_chance_alone(const struct slice *s, const struct view *v)
 {
     const double n = fmax(1, (double)(v->outer * v->inner));
@@ -259,18 +259,18 @@ static double by_chance_alone(const struct slice *s, const struct view *v)
 }
 
 /* Returns a factor f. A limit is at least f times the change that one more rounding
- * causes in the exact result. The inputs are rounded; in a layer, also each chapter's
- * outputs. f is 3 times roundings(), because a kernel also rounds intermediate numbers.
- * In chapters 10, 13 and 16, f is 6 times roundings(), because a kernel chains six
- * products that no chapter outputs. */
+ * causes in the exact result. This rounding changes the inputs and, in a layer, each
+ * chapter's outputs. f is 3 times roundings(), because a kernel also rounds
+ * intermediate numbers. In chapters 10, 13 and 16, f is 6 times roundings(), because a
+ * kernel chains six products that no chapter outputs. */
 static double times_moved(const struct slice *s)
 {
     const int many = one_of(s->stage->name, "10_wy_backward 13_backward 16_family");
     return (many ? 6 : 3) * roundings(s);
 }
 
-/* Returns the limit of a head whose error `err` exceeds the plain limit `tol`. For part
- * M of maps the limit stays `tol`. */
+/* Returns the raised limit of a head whose error `err` exceeds the plain limit `tol`.
+ * For part M of maps the limit stays `tol`. */
 static double conditioned(const struct slice *s, const struct view *v, int64_t h,
                           double size, int64_t all_outer, double tol, double err)
 {
@@ -282,7 +282,7 @@ static double conditioned(const struct slice *s, const struct view *v, int64_t h
         const double *moved = s->moved ? s->moved(s->field->name, draws) : NULL;
         if (!moved) return tol * by_chance_alone(s, v);
         double by = rms_head(s, v, moved, outer, h);
-        if (s->field->shape[0] == 'T')            /* or only of this rank's tokens */
+        if (s->field->shape[0] == 'T')            /* the RMS of this rank's tokens */
             by = fmax(by, rms_head(s, v, moved + s->first * v->heads * v->inner,
                                    v->outer, h));
         limit = fmax(tol, times_moved(s) * by / size);
@@ -293,13 +293,13 @@ static double conditioned(const struct slice *s, const struct view *v, int64_t h
 }
 
 /* Returns the limit of token row a of head h. One wrong token among many hardly changes
- * the error of the head, so each row also has a limit. The row's limit is three times
- * the head's limit, or 1.5 times the limit from the effect of one more rounding on the
- * row, whichever is larger. Correct kernels reach 2.9 times the head's limit in forward
- * and 1.8 times in backward (H200, seeds 4 to 6). In chapter 16, and if the effect of
- * rounding is unknown, the factor is five instead of three. With alike keys, rows at
- * the end of a chunk have errors far above the effect of one more rounding, so the row
- * limit is five times the head's limit. */
+ * the error of the head, so each row also has a limit. The row's limit is the larger of
+ * two numbers: three times the head's limit, and 1.5 times the limit from the effect of
+ * one more rounding on the row. Correct kernels reach 2.9 times the head's limit in
+ * forward and 1.8 times in backward (H200, seeds 4 to 6). In chapter 16, and if the
+ * effect of rounding is unknown, the factor is five instead of three. With alike keys,
+ * rows at the end of a chunk have errors far above the effect of one more rounding, so
+ * the row limit is five times the head's limit. */
 static double row_limit(const struct slice *s, const struct view *v, int64_t a,
                         int64_t h, double size, double own, int64_t all_outer,
                         double err)

@@ -45,7 +45,7 @@ static void move_to_front(int i)
 }
 
 /* Returns the index of the first case in which the mutant's error exceeds the limit.
- * Returns -1 if there is none or the mutant first fails otherwise (e.g. crashes). */
+ * Returns -1 if no case does so or the mutant first fails otherwise (e.g. crashes). */
 static int rejected_by(struct isolated *x, int n, enum kcp_storage judged,
                        struct verdict *t)
 {
@@ -179,7 +179,7 @@ static void show_tally(const struct kcp_variant *v, const struct tally *y,
     printf("\n");
 }
 
-/* Returns the cases of --case, or the variant's list; the caller frees them. */
+/* Returns the cases of --case or, without --case, the variant's list (caller frees). */
 static struct kcase *list_of(const struct kcp_stage *s, const struct kcp_variant *v,
                              const struct options *o, int *n)
 {

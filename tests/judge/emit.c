@@ -170,7 +170,7 @@ static int emit_pass(const char *dir, const struct kcp_stage *s, const struct kc
     return status;
 }
 
-/* Returns 1 if `shapes`, such as "128x128,64x64", is NULL or lists case k's K and V. */
+/* Returns 1 if `shapes` is NULL or lists K and V of case k, e.g. in "128x128,64x64". */
 static int of_shapes(const struct kcase *k, const char *shapes)
 {
     char own[32];

@@ -20,10 +20,10 @@ void emit_dims(const struct kcp_field *f, const struct kcp_call *c,
                const struct tensor *t, int64_t *dim);
 
 /* ---- a file with the outputs of a build (outputs.c). */
-/* Both functions run, in this process, each stage's reference and host variants on
- * fifty random cases (with o->quick, ten). They return an exit status: 0 if the file
- * was written or no bit changed; 1 if a status changed, or an output by more than ten
- * times its limit; 2 if the file cannot be used; 3 if outputs changed less. */
+/* outputs_keep writes a file, outputs_against compares with it. Both run each stage's
+ * reference and host variants in this process on fifty random cases (ten with
+ * o->quick). Exit status 0: written, or no bit changed; 1: a status changed, or an
+ * output by over ten times its limit; 2: unusable file; 3: smaller changes. */
 int outputs_keep(const char *path, const struct options *o);
 int outputs_against(const char *path, const struct options *o);
 

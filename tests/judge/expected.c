@@ -10,8 +10,8 @@
 #include <unistd.h>
 
 /* All variants of a stage have the same cases, so the expected outputs of a stage
- * are cached until the next stage. If the cache is full, element 0 has the newest
- * outputs. */
+ * are cached until the next stage. If the cache is full, new outputs replace element
+ * 0. */
 enum { MOST_CACHED = 4096 };
 static struct { struct expected x[MOST_CACHED]; int n; size_t bytes; } cache = {
     .n = 1 };
@@ -40,9 +40,9 @@ static double rms(const struct tensor *t)
     return t && t->n ? sqrt(s / t->n) : 0;
 }
 
-/* Returns sqrt(2 C / 3), the error of a sum of dg divided by that of a sum whose terms
- * have independent errors. G is the sum of g up to a token, so dg is the sum of dG from
- * the token to the chunk's end, and an error of one dG changes all earlier dg. */
+/* Returns sqrt(2 C / 3): the error of a sum of dg, divided by the error that
+ * independent errors of the terms would cause. G is the sum of g up to a token, so dg
+ * sums dG from there to the chunk's end. An error of dG changes all earlier dg. */
 static double correlation(const struct kcp_call *c)
 {
     return sqrt(fmax(1, 2.0 / 3 * fmin(c->C, (double)c->T)));
@@ -117,7 +117,7 @@ static int outputs_of(struct tensor_set *want, const struct kcp_stage *s,
     }
 }
 
-/* Adds the inputs that earlier chapters compute (in stage 01, the token recurrence),
+/* Adds the inputs that earlier chapters (for stage 01, the token recurrence) compute,
  * rounded to type `judged`. */
 static int inputs_before(struct tensor_set *in, const struct kcp_stage *s,
                          const struct kcase *k, enum kcp_pass pass,

@@ -51,7 +51,7 @@ void family_draw(struct tensor_set *b, const struct kcase *k)
     }
 }
 
-/* Draws a mask in runs with a mean length of `run` entries. All entries of a run are
+/* Draws a mask of runs of equal entries, `run` entries long on average. A run has
  * `value` with probability `chance`, else !value. A run may cover whole ranks. */
 static void mask(struct tensor_set *b, const struct kcase *k, const char *name,
                  const char *shape, double chance, double run, int value)

@@ -1,4 +1,4 @@
-/* foreign.c -- judges outputs that another program computed from emitted cases.
+/* foreign.c -- judges outputs that another program computed from cases of --emit.
  *
  * Book: CONTRIBUTING.md, "Kernels written elsewhere".  Checked by: tests/cli/cli.sh.
  * Next: main.c.

@@ -4,11 +4,11 @@
  * Next: core.c.
  *
  * The judge's process and the variant's process share memory, which contains images
- * (copies) of a trial's arrays. A request to run a trial describes its ranks. The
- * variant's process copies the images into arrays, runs the variant, copies the arrays
- * back and replies with a status. With --here, and under a launcher, the variant runs
- * in the judge's process. Isolation is no protection against malicious variants; use a
- * container. */
+ * (copies) of a trial's arrays. The judge's request to run a trial describes the
+ * trial's ranks. The variant's process copies the images into arrays, runs the variant,
+ * copies the arrays back and replies with a status. With --here, and under a launcher,
+ * the variant runs in the judge's process. Isolation is no protection against malicious
+ * variants; use a container. */
 #define _DEFAULT_SOURCE                        /* for MAP_ANONYMOUS and madvise */
 #include "isolation.h"
 #include "comm/options.h"
@@ -90,8 +90,8 @@ struct reply {
     struct kcp_traffic traffic[CASE_RANKS];
 };
 
-/* Runs a trial. Frees the previous trial's arrays only after the run, so that no new
- * array has the address of an old array. */
+/* Runs a trial. Frees the previous trial's arrays only after this trial's run, so that
+ * no new array has the address of an old array. */
 static void run_request(const struct request *q, struct trial *t, struct kcp_plan **p,
                         struct reply *out)
 {

@@ -40,26 +40,26 @@ struct kcase {
     int64_t cu[MOST_SEQUENCES + 1];
     int64_t cuts[CASE_RANKS + 1];       /* cuts between ranks, if `uneven` */
     int uneven, with_h0, with_dht, mixed_want;
-    /* `masks`: tokens that stage 15 drops (0: a tenth, 1: none, 2: half, 3: runs). */
+    /* `masks`: stage 15 drops tokens (0: a tenth, 1: none, 2: half, 3: whole runs). */
     int spike, masks;
     int64_t L;                          /* canonical segment length, or 0 */
     uint64_t seed;
     double alike;                       /* cosine of any two keys, or 0 */
     int exact_beta;                     /* 1: a third of beta is 0, a third is 1 */
     int null_rows;                      /* 1: a seventh of the rows of q and k are 0 */
-    int plain_rows;                     /* 1: norms are 0.2 to 1.3 unless l2norm */
+    int plain_rows;                     /* 1: row norms are 0.2 to 1.3 unless l2norm */
     int big;                            /* 1: multiply v and normalised inputs by 1e4 */
     int no_states;                      /* pass NULL for optional states */
     int spread;                         /* enum kcp_spread or DEALT */
-    int again;                          /* 1: repeat (first case that reaches a path) */
+    int again;                          /* 1: run twice (first case to reach a path) */
     int with_x0, with_dxt;              /* 1: stage 14 has input x0, dxt */
 };
 extern const char *const regime_name[], *const model_name[], *const storage_name[];
 extern const char *const gate_name[], *const beta_name[];
 /* Draws a list of *n cases of a stage, which the caller frees. The list covers every
- * value of each axis (property), and all pairs of regime, ranks and form; with `full`,
- * all pairs of all axes. With `wide`, K and V are 64 or 128 and C = 64, the sizes of
- * tensor-core kernels. If ranks > 0, R = ranks. */
+ * value of each axis (property), and all pairs of regime, number of ranks and exchange
+ * form; with `full`, all pairs of all axes. With `wide`, K and V are 64 or 128 and C =
+ * 64, the sizes of tensor-core kernels. If ranks > 0, R = ranks. */
 struct kcase *cases_make(const struct kcp_stage *s, int full, int wide, uint64_t seed,
                          int ranks, int *n);
 /* Returns the anchors, the fixed cases of every list (see anchors.def). Their ids start
@@ -82,8 +82,8 @@ double case_scale(int K);                     /* K^-1/2 */
 struct kcp_plan *case_plan(const struct kcase *k, int R);
 
 /* inputs.c draws the inputs of a case and rounds them to a storage type. pipeline.c
- * computes outputs with references: chapters 02 to 11 on one rank, or the
- * recurrence. */
+ * computes outputs on one rank with the references of chapters 02 to 11, or with the
+ * token recurrence. */
 enum source { OF_CHAPTERS, OF_STEP, OF_LAYER, OF_CONV, OF_SPIKE, OF_FAMILY };
 enum source source_of(const struct kcp_stage *s);   /* of a stage's inputs */
 int  inputs_draw(struct tensor_set *b, const struct kcase *k, const struct kcp_stage *s,
@@ -96,9 +96,9 @@ double rms_apart(const double *a, const double *b, int64_t n);
 /* Returns rms_apart of tensor `name` in the two sets, or NaN if the sizes differ. */
 double tensors_apart(const struct tensor_set *a, const struct tensor_set *b,
                      const char *name);
-/* Runs the references of stages 02 to 11 that precede stage `end` in pass `pass`. If
- * `end` is 17, runs the references before 04; if `end` is 07 or 12, runs all. For part
- * KCP_REVERSE also runs `end`, whose part KCP_LOCAL writes what KCP_REVERSE reads. */
+/* Runs the references of stages 02 to 11 that precede `end` in pass `pass` (if `end` is
+ * 17, those before 04; if 07 or 12, all). If the case's part is KCP_REVERSE, also runs
+ * `end`, whose part KCP_LOCAL writes what KCP_REVERSE reads. */
 int  pipeline_chunks(struct tensor_set *b, const struct kcase *k,
                      const struct kcp_stage *end, enum kcp_pass pass);
 /* Changes each number, like one more rounding, by up to half a unit in the last
@@ -192,7 +192,7 @@ void   worst_text(const struct worst *w, int has_rank, char *text, size_t n);
 /* ---- memory (memory.c; a GPU's: cuda/host/memory.cu) */
 /* fenced_unwritten_soon allocates memory between two fences and sets all bits to 1,
  * which is NaN in every storage type. The function may return before the bits are set;
- * the next sync waits for this. fenced_free returns NULL if the fences are
+ * the next sync waits until they are. fenced_free returns NULL if the fences are
  * intact, else the name of the overwritten fence, "before" or "past". */
 void *fenced_unwritten_soon(const struct memory *m, size_t n);
 const char *fenced_free(const struct memory *m, void *p, size_t n);
@@ -227,7 +227,7 @@ int  ranks_run(const struct memory *m, int R, int (*body)(struct kcp_comm *, voi
 int  ranks_over_nccl(int R, int (*body)(struct kcp_comm *, void *), void *arg,
                      char *why, size_t n);
 void ranks_doing(const char *what);           /* `what` is printed if a rank is lost */
-void ranks_agree(struct verdict *t);            /* *t = worst of all processes */
+void ranks_agree(struct verdict *t);            /* *t = the worst verdict */
 /* Runs `trials` random exchanges in every form and requires exact results. */
 int  exchange_trials(int trials, int R, int device);
 /* Runs the exchange of one seed on existing ranks, and adds the number of wrong
@@ -312,7 +312,7 @@ struct kcp_check { const char *stage, *name, *what; int (*run)(struct kcp_report
     const struct kcp_check *const ident##_at = &ident;                                \
     const struct kcp_check ident
 /* Finds the checks of a stage (of all stages if NULL) and returns their number. If
- * there are more than `max` checks, returns 1 if `max` is 1; else the program exits. */
+ * `max` is 1, returns at most 1. If a larger `max` is too small, the program exits. */
 enum { MOST_CHECKS = 256 };
 int kcp_checks(const char *stage, const struct kcp_check **out, int max);
 /* Returns 1 if --variant and --device select the check. */

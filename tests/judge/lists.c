@@ -1,12 +1,12 @@
-/* lists.c -- lists the cases of a variant: random cases, anchors, a case for each path.
+/* lists.c -- lists a variant's cases: random, fixed (anchors), one for each path.
  *
  * Book: CONTRIBUTING.md, "How the judge works", and chapter 08, "Paths". Checked by:
  * tests/judge/self_cases.c.  Next: core.c, which walks them.
  *
  * A path is a row of table ref/core/paths.def: a kernel and its condition. Random cases
  * reach rows by chance. If no case of a kernel's list reaches a row, further cases are
- * tried from small to large until one reaches the row. For example, a scan of 128
- * columns needs many heads. The first case that reaches a row runs again. */
+ * tried from small to large until one does. For example, only many heads reach a scan
+ * of 128 columns. The first case that reaches a row runs twice. */
 #include "paths.h"
 
 #include <stdlib.h>
@@ -134,7 +134,7 @@ static struct kcase *cases_for_paths(const struct kcp_stage *s, const char *kern
     return list;
 }
 
-/* Moves the last `few` cases after case 0; kernels without case 0 begin with these. */
+/* Puts the last `few` cases after case 0. Kernels without case 0 begin with them. */
 static void put_second(struct kcase *list, int n, int few)
 {
     struct kcase last[FIRST_WIDE];

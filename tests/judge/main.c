@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Values of the command-line options. Numbers are -1 if not given. */
+/* Values of the command-line options. Options with a number are -1 if not given. */
 struct command {
     struct options o;
     const char *emit, *foreign, *backend, *reference, *words, *keep, *against;
@@ -95,8 +95,8 @@ static int read_values(struct command *x)
 static const struct command usual = { .seed = 1, .exchange = -1, .repeats = -1,
                                       .limit = -1 };
 
-/* Stores the program and the options that a command needs to repeat a failure, besides
- * stage, variant and case. */
+/* Stores the program's name, and the options that a command needs to repeat a failure,
+ * except --stage, --variant and --case. */
 static void keep_options(const struct command *x, const char *program)
 {
     static const char kept[] = "--device --bare --in-turn --here --exact --backend "
@@ -163,7 +163,7 @@ static int combine(const struct command *x)
     return 0;
 }
 
-/* Returns 0, or 2 after an error if the case's model or R does not fit the options. */
+/* Prints an error and returns 2 if o excludes the case's model or R, else returns 0. */
 static int case_fits(const struct kcase *k, const struct options *o)
 {
     const struct kcp_stage *s = stage_find(o->stage);

@@ -1,5 +1,5 @@
-/* memory.c -- allocates host memory for a trial's arrays with fences, and keeps the
- * bytes that a run left in its workspace.
+/* memory.c -- allocates host memory for a trial, with a fence at each end of an array,
+ * and keeps the bytes that a run left in its workspace.
  *
  * Book: CONTRIBUTING.md.  Checked by: every trial.  Next: trial.c, cuda/host/memory.cu.
  */
@@ -36,8 +36,8 @@ const struct memory host_memory = { "host", host_alloc, free, host_copy, host_sy
                                     host_fill, NULL, NULL, host_fill, host_copy,
                                     host_copy_ends, 0 };
 
-/* Makes the process keep freed pages, because all trials allocate similar sizes.
- * Returning the pages each time caused half of all page faults. */
+/* Makes the process keep freed pages, because all trials allocate similar sizes. Half
+ * of all page faults came from returning freed pages to the system. */
 void memory_settle(void)
 {
 #ifdef M_TRIM_THRESHOLD
@@ -79,9 +79,9 @@ const char *fenced_free(const struct memory *m, void *p, size_t n)
 /* ---- bytes that a run left in its workspace, copied to later workspaces
  *
  * Two copies are kept per rank: of the last workspace, and of the latest workspace of
- * another size. A variant that marks its workspace as prepared then finds the mark in a
- * workspace of another size, and gives wrong results. A copy is on the same device as
- * its workspace. */
+ * another size. If a variant marks its workspace as prepared, it then finds its mark in
+ * a workspace of the wrong size, and gives wrong results. A copy is on the same device
+ * as its workspace. */
 struct leftover {
     char *bytes;
     size_t n, of_bytes;                    /* the first n of of_bytes bytes */

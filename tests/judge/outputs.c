@@ -55,7 +55,7 @@ static void compare(struct outputs *w, const struct trial *t, const struct rank_
     moved(w, worst.nan ? INFINITY : worst.err / fmax(worst.tol, 1e-300), where);
 }
 
-/* Writes n bytes, or reads n bytes to `before`. Returns 0 on failure. */
+/* Writes n bytes, or reads n bytes to `before` if w->compare. Returns 0 on failure. */
 static int transfer(struct outputs *w, const void *data, void *before, size_t n)
 {
     return w->compare ? fread(before, 1, n, w->f) == n : fwrite(data, 1, n, w->f) == n;

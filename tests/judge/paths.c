@@ -1,4 +1,4 @@
-/* paths.c -- finds the rows of the table of kernel paths that a case reaches.
+/* paths.c -- finds which rows of the table of kernel paths a case reaches.
  *
  * Book: chapter 08, "Paths".  Checked by: tests/08_forward/paths.c, tests/cli/cli.sh.
  * Next: ../../ref/core/paths.def, the table.
@@ -20,7 +20,7 @@ static int add_once(const struct kcp_path *p, const struct kcp_path **out, int n
     return n + 1;
 }
 
-/* Adds the row of the table of paths that runs call q, and the row's branches. */
+/* Adds the row that the table of paths selects for call q, and the row's branches. */
 static int add_taken(const struct kcp_query *q, const struct kcp_path **out, int n,
                      int max)
 {
@@ -32,9 +32,9 @@ static int add_taken(const struct kcp_query *q, const struct kcp_path **out, int
     return n;
 }
 
-/* A backward needs a forward that runs first. Returns 1 if the table of paths selects
- * this forward (even ids), or 0 if it is the forward with the backward's name (odd
- * ids). Users may call either. */
+/* A forward runs before each backward. Returns 1 if the table of paths selects this
+ * forward (even ids), or 0 if the forward's name is the backward's (odd ids), because
+ * users may call either. */
 static int is_layer_of_all(int id) { return id % 2 == 0; }
 
 const struct kcp_variant *paths_forward_before(const struct kcp_variant *back,

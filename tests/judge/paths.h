@@ -1,4 +1,4 @@
-/* paths.h -- finds the rows of the table of kernel paths that a case reaches.
+/* paths.h -- finds which rows of the table of kernel paths a case reaches.
  *
  * Book: chapter 08, "Paths".  Checked by: tests/08_forward/paths.c.  Next: paths.c. */
 #ifndef KCP_JUDGE_PATHS_H
@@ -7,10 +7,10 @@
 #include "core/paths.h"
 #include "judge.h"
 
-/* Finds the rows of the table of paths that a case reaches on some rank, on device d
- * or, for storage f64, on the host. Kernels need not be linked. If `kernel` is NULL,
- * finds the rows that a layer selects; otherwise only rows of this kernel. For stage
- * 13, includes the row of the forward that writes backward's saved block. Returns the
+/* Finds which rows of the table of paths a case reaches on any rank, on device d or,
+ * for storage f64, on the host. Kernels need not be linked. If `kernel` is NULL, finds
+ * the rows that a layer selects; otherwise only rows of this kernel. For stage 13,
+ * includes the row of the forward that writes backward's saved block. Returns the
  * number of rows in `out`, or 0 if no row supports the case. */
 int paths_of_case(const struct kcp_stage *s, const char *kernel,
                   enum kcp_storage storage, const struct kcase *k,
@@ -19,9 +19,9 @@ int paths_of_case(const struct kcp_stage *s, const char *kernel,
  * gets cases of larger sizes and a case for each of its paths on GPU d. */
 struct kcase *cases_of(const struct kcp_stage *s, const struct kcp_variant *v,
                        const struct options *o, const struct kcp_device *d, int *n);
-/* Tries cases from small to large, and returns 1 with the first case *k in which the
- * kernel reaches row p, or 0 if no case does. If `K` is not 0, tries only cases with
- * that K. */
+/* Tries cases from small to large. Returns 1 and sets *k to the first case in which the
+ * kernel reaches row p, or returns 0 if no case does. If `K` is not 0, tries only cases
+ * with that K. */
 int case_for_path(const struct kcp_stage *s, const char *kernel,
                   const struct kcp_path *p, const struct kcp_device *d,
                   const struct options *o, int id, int K, struct kcase *k);
@@ -45,7 +45,7 @@ const struct kcp_device *paths_device(void);
 int paths_judged_by(const struct kcp_path *p, const char *stage);
 /* Returns the kernel of `stage` whose cases reach row p, or NULL. Usually the result is
  * the kernel of row p. For a row of 08 that 13 judges, the result is a kernel of 13
- * that reads the row's saved block, preferably in all of the row's sizes. */
+ * that reads the row's saved block, preferably one with all sizes of the row. */
 const char *paths_reached_by(const struct kcp_path *p, const char *stage);
 /* paths_were_judged records the paths of a case that passed. At the end of a stage
  * paths_close reports one failure per path that could run here but was not judged, and
@@ -59,8 +59,8 @@ void paths_close(const struct kcp_stage *s, const struct options *o,
  * reference. */
 const struct kcp_variant *paths_forward_before(const struct kcp_variant *back,
                                                const struct kcp_forward *a, int id);
-/* Prints the table of o->stage, or of all stages, as TSV. `cases` adds the numbers
- * of the cases that reach each row, and `smallest` the words of a small case.
+/* Prints the table of o->stage, or of all stages, as TSV. With `cases`, adds the
+ * numbers of the cases that reach each row; with `smallest`, adds a small case's text.
  * Returns an exit status. */
 int paths_print(const struct options *o, int cases, int smallest);
 

@@ -1,4 +1,4 @@
-/* plants.c -- variants with one mistake each, e.g. in a number or in array bounds.
+/* plants.c -- plants: variants with one mistake each, e.g. in an array's bounds.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: self_trials.c.
  * Next: self_trials.c, which judges each row of the table at the end. */
@@ -56,7 +56,7 @@ static int puts_number(void *args)
     return status;
 }
 
-/* Adds number `at` of an input, perhaps out of its bounds, times `by` to output o. */
+/* Adds `by` times number `at` of an input, which may be out of bounds, to output o. */
 static int reads_number(void *args)
 {
     const int status = reference(args);
@@ -180,7 +180,7 @@ static int reads_work(void *args)
     return status;
 }
 
-static int reads_saved(void *args)             /* after the block if `at` is not 0 */
+static int reads_saved(void *args)             /* `at` not 0: past the block's end */
 {
     struct kcp_backward *a = args;
     const struct kcp_saved *s = a->saved;

@@ -78,8 +78,8 @@ static void describe_end(int status, char *why, size_t n)
                   WEXITSTATUS(status));
 }
 
-/* Kills all remaining processes of a process's group. Returns the exit status of the
- * process, also if the process had ended before. */
+/* Kills all processes that remain in the group of process pid. Returns the exit status
+ * of process pid, even if the process ended before this call. */
 static int end_group(pid_t pid)
 {
     int status = 0;

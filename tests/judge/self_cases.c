@@ -92,8 +92,8 @@ static int ranks_crossed(const struct kcp_plan *p)
     return most;
 }
 
-/* Returns 1 if at least 1e-2 of a state reaches the last of at least four ranks of a
- * sequence (with `wide`, of three ranks with at least four chunks each). */
+/* Returns 1 if a sequence spans at least four ranks (with `wide`, three ranks with at
+ * least four chunks each) and at least 1e-2 of its state reaches the last of them. */
 static int is_alive(const struct kcp_stage *s, const struct kcase *k, int wide)
 {
     const struct kcp_stage *forward = is(s, "13") ? stage_find("08") : s;

@@ -30,7 +30,7 @@ struct made {
     enum kcp_storage judged;
     double want, off, all, moves, row_moves, alike;
     int known;                     /* 1: the slice's `moved` is set */
-    double err, tol;             /* expected; 0: any or, if rows is -1, no error */
+    double err, tol;   /* expected; 0: not tested (tol 0 and rows -1: no error) */
 };
 
 static struct worst judge_made(const struct made *m)

@@ -1,4 +1,4 @@
-/* traffic.c -- compares the traffic of the references with the formulas.
+/* traffic.c -- compares the references' message and byte counts with the formulas.
  *
  * Book: chapter 07.  Checked by: every case of stages 08, 13, 15 and 16.
  * Next: ../07_merge/checks.c, which compares the formulas with a count per token.

@@ -57,8 +57,8 @@ static void free_fenced(struct rank_args *s, void *p, size_t bytes, const char *
         snprintf(s->why, sizeof s->why, "wrote %s %s", broken, what);
 }
 
-/* Returns the size of the saved block, in the format that backward v reads or in the
- * reference's format, whichever is larger. */
+/* Returns the size of the block that forward saves for backward: in the format that
+ * backward v reads or in the reference's format, whichever is larger. */
 static size_t block_bytes(const struct kcp_forward *a, const struct kcp_variant *v,
                           size_t width)
 {
@@ -168,7 +168,7 @@ static int rank_body(struct kcp_comm *comm, void *arg)
     if (!status) status = t->variant->run(s->args);
     const char *ungrouped = comm ? groups_end(comm) : NULL;
     if (ungrouped) snprintf(s->why, sizeof s->why, "%s", ungrouped);
-    /* With NCCL, an aborted stream ends too, so only the barrier detects a failure. */
+    /* An abort of NCCL ends the stream too, so only the barrier detects a failure. */
     if (comm && !status && ranks_apart()) {
         s->traffic = comm->traffic;
         status = comm->barrier(comm, NULL);

@@ -71,7 +71,7 @@ struct expected {
     enum kcp_storage judged;
     enum kcp_pass pass;
     struct tensor_set in, want;
-    struct tensor_set sums, moved;      /* sums of squares of draws; RMS */
+    struct tensor_set sums, moved;      /* sums of squared changes; RMS */
     int draws;                          /* number of draws; -1 after a failure */
     double alive;
     struct natural_sizes sizes;
@@ -115,7 +115,7 @@ extern int (*trial_forward)(struct kcp_forward *);
 /* Makes the images of all arrays of a rank. */
 int  rank_args_fill(struct rank_args *s, const struct kcp_stage *stage,
                     const struct tensor_set *in, const struct tensor_set *want);
-/* Copies the images into the arrays, which are allocated unless they exist. */
+/* Allocates the arrays unless they exist, and copies the images into them. */
 int  rank_args_send(struct rank_args *s);
 /* After a run, copies the arrays back to the host. */
 int  rank_args_fetch(struct rank_args *s, char *why, size_t n);

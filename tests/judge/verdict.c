@@ -1,4 +1,4 @@
-/* verdict.c -- computes the verdict of a run: worst error, position, map of errors.
+/* verdict.c -- computes a run's verdict: worst error, its position, a map of errors.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_trials.c.
  * Next: core.c. */
@@ -93,9 +93,9 @@ static void judge_rank(const struct trial *t, const struct rank_args *s,
     }
 }
 
-/* Finds the worst error relative to its limit on all ranks: first with plain limits,
- * then, if the error is between plain and largest raised limit, with raised limits,
- * which need the effect of one more rounding. This effect is expensive to compute. */
+/* Finds the worst error of all ranks, relative to its limit, first with plain limits.
+ * If this error is between the plain and the largest raised limit, repeats with raised
+ * limits. These need the effect of one more rounding, which takes long to compute. */
 static void judge_ranks(const struct trial *t, enum kcp_storage judged, struct worst *w)
 {
     for (int is_plain = 1; is_plain >= 0; is_plain--) {
