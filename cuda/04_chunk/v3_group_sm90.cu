@@ -37,8 +37,8 @@ static __device__ void load_chunk(const struct kcp_chunk &a, struct token_range 
         s->Aqk[at], in<bf16>(a.Aqk, z.t, HV, n, CHUNK), HV * CHUNK, z.len);
 }
 
-// Issues the product of operand `a` [steps], held in registers, and tile X. If `add` is
-// 0, the product overwrites y.
+// Issues y += a X^T, with `a` [steps] in registers and tile X in shared memory. If
+// `add` is 0, the product overwrites y.
 template <int steps>
 static __device__ __forceinline__ void multiply_tile(float (*y)[4],
                                                      const uint32_t (*a)[1][4],

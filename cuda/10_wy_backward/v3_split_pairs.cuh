@@ -170,7 +170,7 @@ static __device__ __forceinline__ void make_factors(struct pair_storage &s,
 // Multiplies the tiles. Four warps compute the sums by rows, sum_J dAqk (kF) and sum_J
 // dL (kF), and store the sums in place of the factors qE. The other four warps compute
 // the sums by columns, dAqk^T (qE) + dL^T (beta kE) per tile, and store the sums in
-// place of the factors kF. E and F are E_i and F_j of a tile (above).
+// place of the factors kF. E and F are a tile's factors of rows and columns.
 static __device__ __forceinline__ void products(struct pair_storage &s)
 {
     const int i = opaque(threadIdx.x);

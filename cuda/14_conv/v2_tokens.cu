@@ -353,8 +353,8 @@ static unsigned blocks_of(const struct conv *x)
 
 // Returns the number of chunks per run in backward. For one stretch, this number
 // minimizes the predicted time: blocks run in waves, and a run takes the time of its
-// tokens plus the time of OF_RUN tokens. In a canonical plan, the number is fixed,
-// because the rounding of the sums must not depend on the number of ranks.
+// tokens plus the time of OF_RUN tokens. In a canonical plan, results must not depend
+// on the number of ranks, so the number of chunks is fixed.
 static int run_of_backward(const struct conv_call *a)
 {
     enum { FIXED = 2, MOST = 8, OF_RUN = 20 };

@@ -7,10 +7,10 @@
 enum { WC_MAX = 4 };
 
 // Columns of table `bounds`, in local token numbers. The table has one row per stretch
-// (a local token range of one sequence). START and STOP are the bounds of the sequence,
-// clamped to at most WC_MAX tokens outside the contiguous local tokens that contain the
-// stretch. LOW to HIGH_AT describe these contiguous tokens and their halos (struct
-// surround).
+// (a local token range of one sequence). START and STOP are the bounds of the sequence.
+// A bound that is more than WC_MAX tokens outside the contiguous local tokens around
+// the stretch is moved to that distance. LOW to HIGH_AT describe these contiguous
+// tokens and their halos (struct surround).
 enum { START, STOP, LOW, HIGH, LOW_AT, HIGH_AT, BOUNDS };
 struct conv {
     struct conv_call a;

@@ -33,8 +33,8 @@ static __device__ __forceinline__ float boundary_row(const void *rows, int n,
 }
 
 // Computes the row that a segment sends to later segments: the segment's last output
-// that is not a repeat. A block processes one segment. All threads of the block find
-// the same token.
+// that is not a repeat. A block processes one segment. Every thread of the block
+// searches for the token and finds the same one.
 template <class X>
 static __global__ void last_of(const struct repeats x)
 {

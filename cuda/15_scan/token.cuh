@@ -80,11 +80,11 @@ static __device__ __forceinline__ void load_token(const struct tile &x, int at, 
     }
 }
 
-// Pass 1 computes the leaves. With A = diag(alpha) - beta k (alpha k)^T, leaf e is
-// [beta k v^T | A - diag(alpha)] with decay alpha. In backward, leaf e is [A^T q dO^T |
-// A^T - diag(alpha)]. Bound: memory, 4 K (K+V) bytes written per leaf. A block computes
-// one leaf of one head, and a thread computes one column. The barrier separates the
-// load of the vectors from the products.
+// Pass 1 computes the leaves, the maps of single tokens. With A = diag(alpha) - beta k
+// (alpha k)^T, leaf e is [beta k v^T | A - diag(alpha)] with decay alpha. In backward,
+// leaf e is [A^T q dO^T | A^T - diag(alpha)]. Bound: memory, 4 K (K+V) bytes written
+// per leaf. A block computes one leaf of one head, and a thread computes one column.
+// The barrier separates the load of the vectors from the products.
 template <class X>
 static __global__ void updates(const struct tile x, int back)
 {

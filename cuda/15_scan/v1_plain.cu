@@ -7,7 +7,7 @@ enum { ROWS = 16, THREADS = 256 };
 
 // Bound: 2 K fp32 flops per element of `out`. The right operand R is read from L2 once
 // per 16 rows. A block computes 16 whole rows of `out`. `out` may be the left operand's
-// map, because a barrier separates the reads of X_L from the first store.
+// map, because a barrier separates the reads of this map (X_L) from the first store.
 static __global__ void multiply(const struct product x)
 {
     __shared__ float X[ROWS][KMAX], D[ROWS];

@@ -11,8 +11,8 @@
 // dq, d(look), dk and db in registers. `look` is the vector with which a token reads
 // the state before writing. The tensor core computes the products.
 
-// Initializes dG = q dq + look d(look) - k dk - b db with the terms from the states.
-// The terms from the pairs are added later.
+// Sets dG = q dq + look d(look) - k dk - b db, first without the terms of pairs of
+// tokens: only with gradients that come through the states.
 template <int model, int K, int V, int C>
 static __device__ void start_dG(struct back_storage<model, K, V> &s, int d0, int last,
                                 const struct slab<C> &P, const struct slab<C> &Y,
@@ -38,7 +38,7 @@ static __device__ void start_dG(struct back_storage<model, K, V> &s, int d0, int
     }
 }
 
-// Stores dq, dk, d(look) and db, rounded to bf16, in s.far, which rows_back reads.
+// Rounds dq, dk, d(look) and db to bf16 and stores the results in s.far for rows_back.
 template <int model, int K, int V, int C>
 static __device__ void put_far(struct back_storage<model, K, V> &s, int d0,
                                const struct slab<C> &P, const struct slab<C> &Y,

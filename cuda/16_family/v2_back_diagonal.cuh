@@ -53,8 +53,8 @@ static __device__ __forceinline__ void row_of_pairs(const Near *near, int e, flo
     //< kernel-near
 }
 
-// Stores one element of dq and of dk. The last value head of a group stores the total
-// in dq and dk, and earlier heads store the sum so far in x.z [2,T,H,K].
+// Stores one element of dq and of dk. Of the value heads that share q and k, the last
+// stores the total in dq and dk, and earlier heads store partial sums in x.z [2,T,H,K].
 static __device__ __forceinline__ void store_shared(const struct family &x, int64_t t,
                                                     int n, int d, float dq, float dk)
 {

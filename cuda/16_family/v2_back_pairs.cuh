@@ -104,7 +104,7 @@ static __device__ __forceinline__ void sum_rows(const Storage &s, int I, int J, 
     mma_m16n16k16(y, a, k);
 }
 
-// Adds the sums over i of tile (I, J) to w (gradient of k) and to u (gradient of b).
+// Adds sums over the rows i of tile (I, J) to w (gradient of k) and u (gradient of b).
 template <class Storage>
 static __device__ __forceinline__ void sum_columns(const Storage &s, int I, int J,
                                                    int b, int d0, float (*w)[4],

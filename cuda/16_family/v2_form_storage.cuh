@@ -7,9 +7,9 @@
 #include "workspace.cuh"
 #include "cuda/tile/triangle_inverse.cuh"
 
-// Properties of a model: m rows of the form per token, and C tokens per chunk. If
-// `looks` is 1, a token reads the state before writing. If `early` is also 1, the read
-// precedes the decay.
+// Properties of a model: m rows of u, w, kg, qg (the form) per token, C tokens per
+// chunk. If `looks` is 1, a token reads the state before writing. If `early` is also 1,
+// the read precedes the decay.
 template <int model>
 struct traits {
     enum {

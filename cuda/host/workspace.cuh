@@ -137,8 +137,9 @@ static inline void states_out(const struct kcp_call *a, int ends, const void *x,
     pass_empty_states(a, ends, given, y);
 }
 
-// ---- the exchange. In an all-gather, a rank sends a row of maps, and fills only the
-// needed maps. The row is zeroed first, so uninitialized memory never leaves a GPU.
+// ---- the exchange. In an all-gather, a rank sends a row of maps, of which some are
+// not needed and not computed. The row is zeroed first, so no uninitialized memory is
+// sent.
 static inline int exchange(const struct kcp_exchange *e)
 {
     if (e->form == KCP_ALL_GATHER && e->plan->crossing) {

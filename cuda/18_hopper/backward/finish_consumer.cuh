@@ -86,7 +86,8 @@ static __device__ __forceinline__ struct anchors anchors_of(const float (*bound)
     return b;
 }
 
-// Computes exp2(b_I - b_J) of two channels for I > J, exactly, as a power of two.
+// For two channels and I > J, computes exp2(b_I - b_J), exactly unless `underflow` is
+// 1.
 template <int underflow>
 static __device__ __forceinline__ void power_between(const struct anchors &b, int I,
                                                      int J, uint32_t *power)
@@ -101,9 +102,9 @@ static __device__ __forceinline__ void power_between(const struct anchors &b, in
     }
 }
 
-// `make_operands` replaces each value G in its array `G` by exp2(G - b). The column
-// factor is 1 / exp2(G - b). On the underflow path, exp2(G - b) may be 0, so the array
-// holds G - b.row.
+// `make_operands` replaces each value G in its array `G` by exp2(G - b), b the anchor.
+// The column factor is 1 / exp2(G - b). On the underflow path, exp2(G - b) may be 0, so
+// the array holds G - b.row.
 template <int underflow>
 static __device__ __forceinline__ float row_factor(float G)
 {
@@ -183,7 +184,7 @@ static __device__ __forceinline__ void store_triangle(
     //< finish-triangle
 }
 
-// Multiplies d = W^T by exp2(G_last - b) and by the norm of k.
+// Multiplies d = W^T = dS v_new^T by exp2(G_last - anchor) and by the norm of k.
 template <int K>
 static __device__ __forceinline__ void scale_columns_of_W(
     const struct finish_vectors<K> &of, const struct anchors &b, const float *G_last,
@@ -202,7 +203,7 @@ static __device__ __forceinline__ void scale_columns_of_W(
     }
 }
 
-// In the chunk's last row, the W term adds nothing to dG (dk_s* in eq:dG). So
+// In dk of the chunk's last row, the term of W adds nothing to dG (dk_s* in eq:dG). So
 // `take_star` moves this term to `star`, and `add_star` later adds the term to dk.
 static __device__ __forceinline__ void take_star(int len, float (*d)[4], float *star)
 {
@@ -255,7 +256,7 @@ static __device__ __forceinline__ void add_star(int len, const struct anchors &b
     }
 }
 
-// Adds k exp2(b - G) times exp2(G_last - b) W to dG_last.
+// Adds to `last` (dG_last) the products of kb = k exp2(b - G) and d, scaled W^T.
 static __device__ __forceinline__ void add_to_dG_last(const pairs_of_tokens &kb,
                                                       const float (*d)[4], float *last)
 {
@@ -271,7 +272,7 @@ static __device__ __forceinline__ void add_to_dG_last(const pairs_of_tokens &kb,
         }
 }
 
-// Sets dk to exp2(b - G) z and dG to -k exp2(b - G) z, where z are the column sums.
+// Sets dk to exp2(b - G) z and dG to -k exp2(b - G) z, where z has the column sums.
 template <int underflow>
 static __device__ __forceinline__ void spread_columns(const struct anchors &b,
                                                       const float (*G)[4],
@@ -340,7 +341,7 @@ static __device__ __forceinline__ void add_row_products(const unsigned char *A,
         }
 }
 
-// Multiplies d = P^T or Q^T by exp2(b), by `factor` and by the norms of the rows.
+// Multiplies d = P^T or Q^T by exp2(anchor), by `factor` and by the norms of the rows.
 static __device__ __forceinline__ void scale_rows_of_state(const struct anchors &b,
                                                            float factor,
                                                            const float *rstd,

@@ -46,8 +46,8 @@ static __device__ __forceinline__ float sum_of_quad(float x)
     return x + other.x + other.y;
 }
 
-// Converts X = dO v_new^T or dv v_new^T to dA or dB in bf16, and computes the row and
-// column sums of Z. S is q k^T or k k^T.
+// Converts X = dO v_new^T or dv v_new^T to dA or dB in bf16. S is q k^T or k k^T. Also
+// computes the row and column sums of dA . S or dB . S, which enter dG.
 template <int K>
 static __device__ __forceinline__ void store_gdn_triangle(
     int of_dv, int stage, int buffer, float scale, const float (*X)[4],
@@ -100,7 +100,8 @@ static __device__ __forceinline__ void store_gdn_triangle(
     *(float2 *)&smem.sums.columns[of_dv][warp][2 * lane] = sum_over_channels(columns);
 }
 
-// One warpgroup computes the two products of one triangle (dA or dB).
+// One warpgroup computes the two products X and S from which store_gdn_triangle makes
+// dA or dB.
 template <int K>
 static __device__ __forceinline__ void make_gdn_triangle(
     const struct backward_params &x, const struct block_chunk &i, int of_dv, int stage,

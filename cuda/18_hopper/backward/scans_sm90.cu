@@ -3,10 +3,11 @@
 // Next: ../v4_scans_finish_sm90.cu.
 #include "reverse.cuh"
 
-// The two scans are independent, so both run in one grid. A block has 64 WGS columns of
-// one head in one job (a scan of one token range). If `blocks` is 2, two blocks of 64
-// columns form a cluster, and each factor is copied once for both blocks. Separate
-// blocks would drift apart in time and read the factors twice.
+// The two scans are independent, so both run in one grid. A block computes 64 WGS
+// columns (WGS warpgroups) of one head in one job, a scan of one token range. If
+// `blocks` is 2, two blocks of 64 columns form a cluster, and each factor is copied
+// once for both blocks. Separate blocks would drift apart in time and read the factors
+// twice.
 //
 // The bounds are those of states_block and reverse_block, which compute 5.2e6 and 8.4e6
 // flops per chunk and head at K = V = 128. Shared memory: up to 226 KiB, one block per

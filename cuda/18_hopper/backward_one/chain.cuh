@@ -50,8 +50,8 @@ static __device__ __forceinline__ struct gate_lane gate_lane_of(
              { base + far * 512, base - far * 512 } };
 }
 
-// Sums the log2 decays of the lane's rows in groups of four. The exponent of F in row r
-// is G[r] + from[r / 4]. `all` receives the sum over the warp's 16 rows.
+// Sums the log2 decays of the lane's rows in groups of four. Row r has the factor F =
+// 2^(G[r] + from[r / 4]). `all` receives the sum over the warp's 16 rows.
 template <int whole>
 static __device__ __forceinline__ void sum_decays(
     const struct bounded_gate &gate, const struct gate_lane &l, int len,
@@ -81,8 +81,8 @@ static __device__ __forceinline__ void sum_decays(
     }
 }
 
-// Stores the factors by which dSa decays in this warp's channels. `all` has the sums of
-// log2 decays over the warp's 16 rows.
+// Stores the factors by which dSa, the scaled dS, decays in this warp's channels. `all`
+// has the sums of log2 decays over the warp's 16 rows.
 static __device__ __forceinline__ void put_decays(const struct gate_lane &l, int f,
                                                   int warp, int s, const float *all,
                                                   struct backward_one_storage &m)
@@ -177,8 +177,8 @@ static __device__ __forceinline__ struct gradient_view gradient_view_of(
     return { x ? (float *)x + at + v * dv : NULL, dv, dk };
 }
 
-// Multiplies dSa by the decay between the next step and this step: by one factor, or by
-// two if their product could underflow (`deep` is set).
+// Multiplies dSa (scaled dS) by the decay from the next step to this step: by one
+// factor or, if `deep` is set, by two factors whose product could underflow.
 static __device__ __forceinline__ void decay_gradient(
     float (*S)[4], int st, int first, const struct backward_one_storage &m)
 {
@@ -227,10 +227,10 @@ static __device__ __forceinline__ void put_dbeta(const struct backward_one_param
     if (t < w.begin + w.len) ((float *)a.dbeta_raw)[(int64_t)t * a.HV + w.n] = y;
 }
 
-// Called by a warpgroup. Computes columns 16 wg to 16 wg + 15 of X = dO w^T and Y = dv
-// w^T by one product. X is in rows 0 to 31 of the accumulator, and Y is in rows 32 to
-// 63. Stores the lower triangles of X and Y as bf16 for the finish warpgroups, and
-// computes dbeta from the diagonal of Y.
+// Called by a warpgroup. By one product, computes columns 16 wg to 16 wg + 15 of X = dO
+// w^T and Y = dv w^T (w: scaled v_new). X is in rows 0 to 31 of the accumulator, and Y
+// is in rows 32 to 63. Stores the lower triangles of X and Y as bf16 for the finish
+// warpgroups, and computes dbeta from the diagonal of Y.
 static __device__ __forceinline__ void make_triangles(
     const struct backward_one_params &x, const struct backward_walk &w, int wg, int s,
     struct backward_one_storage &m)
@@ -277,10 +277,11 @@ static __device__ __forceinline__ void make_triangles(
                   lane / 4 % 2 ? E[h][2 * h + 1] : E[h][2 * h], m.factors[s % FACTORS]);
 }
 
-// Runs the recurrence of dSa and dv for one warpgroup's 64 columns. Registers hold
-// dSa^T [64,128] in fp32. Each step computes, in this order: the gates; dSa rounded to
-// bf16, in shared memory; dU = kb dSa + Aqk^T dO, while dSa += qf^T dO runs; dv = Ab^T
-// dU; dSa -= kf^T dv; the triangles. One thread per warpgroup issues all copies.
+// Runs the recurrence of dSa (scaled dS) and dv for one warpgroup's 64 columns.
+// Registers hold dSa^T [64,128] in fp32. Each step computes, in this order: the gates;
+// dSa rounded to bf16, in shared memory; dU = kb dSa + Aqk^T dO, while dSa += qf^T dO
+// runs; dv = Ab^T dU; dSa -= kf^T dv; the triangles. One thread per warpgroup issues
+// all copies.
 static __device__ __forceinline__ void chain_warpgroup(
     const struct backward_one_params &x, const struct backward_walk &w, int wg,
     int sequence, struct backward_one_storage &m)

@@ -42,8 +42,8 @@ enum {
 };
 
 // One half of the channels of a step. `q` later holds qf, then dq. `k` later holds kf,
-// then dk. `g` later holds kb, then sums over channels (put_dots). Until gate_step of
-// step s writes F, the bytes of F hold g of step s - 2, for the gradient of that g.
+// then dk. `g` later holds kb, then sums over channels (put_dots). The bytes of F hold
+// g of step s - 2, for that g's gradient, until gate_step of step s writes F.
 struct __align__(1024) gated_half {
     unsigned char q[HALF_BYTES], k[HALF_BYTES], g[HALF_BYTES], F[HALF_BYTES];
 };

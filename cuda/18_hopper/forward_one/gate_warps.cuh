@@ -69,8 +69,9 @@ static __device__ __forceinline__ void add_q_squares(struct step_stage<1> &s, in
     squares[8] = g % 2 ? d[1][3] : d[1][2];
 }
 
-// Replaces q, k and g of a step by qf, kf and kb (storage.cuh). `ragged`: the step has
-// fewer than 32 rows. `sum` receives the sum of log2 decays over this half's 16 rows.
+// Replaces q, k and g of a step by scaled rows qf, kf and kb (storage.cuh). `ragged`:
+// the step has fewer than 32 rows. `sum` receives the sum of log2 decays over this
+// half's 16 rows.
 template <int ragged>
 static __device__ __forceinline__ void gate_step(const struct gate_place &w, int rows,
                                                  struct step_stage<1> &s, float *sum)

@@ -112,8 +112,8 @@ static __device__ __forceinline__ void set_split_pair(struct split_operand &p, i
     p.rest[i] = pack_bf16x2(low, high);
 }
 
-// Multiplies the scores by factors per row and per column, which gives the 16x16 blocks
-// of L. Returns L_10 in registers, and stores L_00 and L_11 in shared memory.
+// Multiplies the scores of k by factors per row and per column, which gives the 16x16
+// blocks of L. Returns L_10 in registers, and stores L_00 and L_11 in shared memory.
 static __device__ __forceinline__ struct split_operand scores_to_blocks(
     unsigned char *Ab, float (*y)[2][4], const float *rows, const float *columns)
 {

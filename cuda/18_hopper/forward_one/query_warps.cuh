@@ -49,7 +49,7 @@ static __device__ __forceinline__ float4 exp2_times(float4 x, float by)
 // although 2^(E - a) and 2^a' do not. If the factor may underflow in any channel,
 // `decay` is -2^a' and `carried` is -2^(E - a) in all channels. The scan tests the sign
 // and multiplies by both factors. `carry` is E - a of the previous step in this lane's
-// channels. For E and a see storage.cuh.
+// channels. E and a are sums of log2 decays (storage.cuh).
 static __device__ __forceinline__ void state_decay(struct head_storage<1> &smem, int st,
                                                    int is_last, float4 &carry)
 {

@@ -19,7 +19,7 @@ static __device__ __forceinline__ void ldmatrix_v(uint32_t (*r)[4], const bf16 *
     for (int c = 0; c < CHUNK / 16; c++) ldmatrix_x4_trans(r[c], v + c * 16 * ld);
 }
 
-// Computes y^T <- v^T - y^T diag(F), with v = 0 from row `len` on.
+// Computes y^T <- v^T - y^T diag(F). Rows `len` and later of v count as 0.
 static __device__ __forceinline__ void v_minus_scaled(
     float (*y)[4], const uint32_t (*r)[4], const float *F, int len)
 {

@@ -453,9 +453,8 @@ static int make_raw_rows(const struct kcp_forward *a, struct raw_rows *rows)
     return rows->there;
 }
 
-// If `blocks` is 2, two blocks, which together have all columns of a head, form a
-// cluster, and each copy serves both blocks. If `to` is not NULL, h and v_new are
-// stored there.
+// If `blocks` is 2, two blocks form a cluster that has all columns of a head, and each
+// copy serves both blocks. If `to` is not NULL, h and v_new are stored there.
 template <int K, int WGS, int kda, int blocks>
 static int launch_scan_blocks(const struct forward_params *x,
                               const struct chunk_states *to)
