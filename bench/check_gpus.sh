@@ -7,8 +7,8 @@
 #
 # These jobs run on all GPUs and again on two: every variant of the stages that
 # communicate, random exchanges, and planted wrong communication in each stage and form.
-# Other jobs run only on all GPUs: a failing rank, communicators that the caller made,
-# graphs, 100 runs that must give equal bits, and BATCHES (160) batches of short sequences.
+# Other jobs run only on all GPUs: a failing rank, the caller's communicators, CUDA graphs,
+# 100 runs that must give equal bits, and BATCHES (by default 160) of short sequences.
 # The job with the failing rank runs first and alone, because its timeout is 5 seconds. Each
 # job runs kcp-check. AT_ONCE (8) jobs run at a time. More jobs would be slower, because a
 # message moves only while both of its GPUs run the same job. ONLY, a pattern, selects jobs.

@@ -8,9 +8,9 @@
 #
 # A variant's digest covers the instructions (cuobjdump -sass) of all GPU functions in its
 # object and in the objects whose host functions it calls. The digest does not depend on the
-# functions' names and order. The digest is "-" if an object is missing or older than a
-# source. Digests of different compilers cannot be compared. Row "comm" has the digest of the
-# exchange's host code. A row "path" has the digest of a row of the table of paths (of all
+# functions' names and order. The digest is "-" if an object is missing or older than one of
+# its sources. Digests of different compilers cannot be compared. Row "comm" has the digest of the
+# exchange's host code. A row "path" has the digest of a row of ref/core/paths.def (of all
 # columns except the names of path and kernel). Column "also" lists earlier digests of the
 # same code (bench/results/digests.tsv). A row "alias" has a stage, a kernel's former name
 # and, in column "digest", the kernel's present name.
@@ -48,7 +48,7 @@ def cuobjdump():
 
 
 def functions_of(path):
-    """Hashes each GPU function. The dump prints an instruction's 16 bytes in two lines."""
+    """Hashes each GPU function. cuobjdump prints an instruction (16 bytes) in two lines."""
     hashes, code = [], None
     for line in output(cuobjdump(), "-sass", path).splitlines() + ["Function :"]:
         if "Function :" in line:
@@ -71,7 +71,7 @@ def read_object(path):
 
 
 def objects_of(build):
-    """Returns all objects of kernels. The cache BUILD/digest.json has unchanged objects."""
+    """Returns all objects of kernels, the unchanged ones from the cache BUILD/digest.json."""
     cache_file, cache, new = os.path.join(build, "digest.json"), {}, {}
     if os.path.exists(cache_file):
         with open(cache_file, encoding="utf-8") as f:

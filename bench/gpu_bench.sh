@@ -8,7 +8,7 @@
 #   sh bench/gpu_bench.sh [BUILD]                      writes to $OUT, default BUILD/bench
 #   python3 bench/records.py add $OUT NAME COMMIT      afterwards: rows of bench/results
 #
-# The script ends after LIMIT (470) seconds. ALL=1 also times the slow first variants. CASES
+# The script ends after LIMIT (470) seconds. ALL=1 also times slow, early variants. CASES
 # selects cases by name; the first eight are the rows of README.md's table of one GPU. Other
 # systems are in folder .peers/ (peers/fetch.sh); a missing system is skipped.
 B=${1:-build} LIMIT=${LIMIT:-470}
@@ -52,7 +52,7 @@ make -j"$(nproc)" B="$B" "$B/kcp-check" "$B/kcp-bench" >"$B.txt" 2>&1 ||
 ! command -v cuobjdump >/dev/null || python3 bench/digest.py "$B" >"$OUT/digests.tsv"
 log built
 
-# With KCP_BENCH_WRONG, every row must have verdict FAIL (bench/judged.c).
+# KCP_BENCH_WRONG makes all results wrong, so every row must have verdict FAIL.
 judged=$(mktemp -d) || exit 1
 trap 'rm -rf "$judged"' EXIT
 wrong="--judge --stage 08,13 -T 1024 -H 4 -w 0 -n 5"
@@ -69,7 +69,7 @@ fi
 printf 'what\tsays\njudged rows\tKCP_BENCH_WRONG=1 kcp-bench %s: %s of %s rows say FAIL\n' \
     "$wrong" "$fails" "$rows" >"$OUT/notes.tsv"
 
-# Judges each stage in its own process, because references on the CPU take most of the time.
+# Judges all stages at once, a process each, because most time goes to references on the CPU.
 ids="" failed=0
 for s in $(ls cuda/*/v[0-9]*.cu | sed 's#cuda/\([0-9][0-9]\).*#\1#' | sort -u); do
     within 150 "$B/kcp-check" --device --stage "$s" >"$judged/judge.$s" 2>&1 & ids="$ids $!"
@@ -79,7 +79,7 @@ cat "$judged"/judge.* >"$OUT/judge.txt"
 grep -E '^ +(FAIL|MARGINAL|skip)' "$OUT/judge.txt"
 log "judged: $failed stages failed"
 
-# Times our kernels. Each case has a file, to which rows of other systems are then appended.
+# Times KCP's kernels. Rows of other systems are then appended to the file of each case.
 CASES=${CASES:-$(cases | cut -d' ' -f1 | tr '\n' ' ')}
 for c in $CASES; do
     options=$(cases | sed -n "s/^$c  *//p")

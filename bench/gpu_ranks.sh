@@ -7,8 +7,8 @@
 #   OUT=DIR sh bench/check_gpus.sh [BUILD]; OUT=DIR sh bench/gpu_ranks.sh [BUILD]
 #   python3 bench/records.py add DIR NAME COMMIT
 #
-# For each number of tokens in TOKENS and each form of the exchange, times a forward that
-# saves a block, the backward, and a forward that saves nothing. Then times short calls, also
+# For each number of tokens in TOKENS and each exchange algorithm, times a forward that saves
+# for backward, the backward, and a forward that saves nothing. Then times short calls, also
 # as replays of a CUDA graph. If .peers/ has FLA, also times FLA's context parallelism. The
 # script ends after LIMIT (240) seconds; FLA's runs end KEEP (90) seconds earlier.
 B=${1:-build} LIMIT=${LIMIT:-240} OUT=${OUT:-$B/check_gpus} here=$(dirname "$0")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# records.py -- adds measurements of a GPU run to bench/results, and lists stale rows.
+# records.py -- adds measurements of a GPU run to bench/results, and lists outdated ones.
 #
 # Book: chapters 17, 18.  Checked by: tests/cli/bench_cli.sh.  Next: digest.py.
 #

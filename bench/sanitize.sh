@@ -4,8 +4,8 @@
 # Book: chapter 18.  Checked by: sanitize_control.cu, a fault for each tool.
 # Next: records.py, which keeps the table.
 #
-#   make sanitize        STAGE=NN runs one stage. PATHS=1 in the environment runs only the
-#                        smallest case of each row of the table of paths, named variant@path.
+#   make sanitize        STAGE=NN runs one stage. PATHS=1 in the environment runs only one
+#                        case per row of ref/core/paths.def, the smallest (variant@path).
 #
 # Cells of $OUT/sanitize.tsv, where N is a number above 0:
 #   0, 0l     no fault, and the judge accepts the result; 0l: in the build for sanitizers
@@ -27,7 +27,7 @@ command -v compute-sanitizer >/dev/null ||
 rm -rf "$OUT/logs"; mkdir -p "$OUT/logs" || exit 2
 
 # Prints cases that every variant supports: two ranks, a partial chunk, a sequence of one
-# token, both models, several heads, states in strips. A layer also runs on one rank with
+# token, both models, several heads, states split along V. A layer also runs on one rank with
 # save=all. A convolution also runs with rows before and after the sequences. v1 kernels
 # support any shape, so their cases are small. Other kernels need up to six chunks, so that
 # their ring buffers wrap. racecheck is slow, so its cases have fewer tokens.

@@ -18,10 +18,10 @@ struct bench {                         /* the options, and the controls */
     int warmup, iters, newest;         /* newest = 1: time one variant per stage */
     int unsaved;                       /* 1: stage 08 saves nothing for stage 13 */
     int tokens, save;                  /* save: an enum kcp_save, or SAVE_NONE */
-    int ranks;                         /* 0: time stages; n: time layers on n ranks */
+    int ranks;                         /* 0: times stages; n: layers on n ranks */
     const char *stages, *variant, *backend, *forms;
     const char *tsv;
-    int judge, wrong;                  /* wrong: number of rows with wrong results */
+    int judge, wrong;                  /* wrong: number of rejected rows */
     int rows;                          /* number of rows written to --tsv */
     int replay;                        /* 1: also time replays of a CUDA graph */
     int unsent;                        /* 1: also time the call without messages */
@@ -32,7 +32,7 @@ struct bench {                         /* the options, and the controls */
     size_t gather_bytes;               /* bytes per rank of this all_gather */
 };
 
-/* Returns 0, -1 after printing the help, or 2 after printing an error. */
+/* Returns 0 to go on, -1 after printing the help, or 2 after printing an error. */
 int bench_options(int argc, char **argv, struct bench *b);
 int bench_selects(const struct bench *b, const struct kcp_stage *st);
 int bench_bad(const char *option, const char *found, const char *expected);
@@ -52,8 +52,8 @@ struct runner {
     struct kcp_plan *plan;
     struct tensor_set tensors;
     const char *form;                  /* word of --forms; NULL if stages are timed */
-    size_t work, saved;                /* bytes of workspace and of the saved block */
-    FILE *tsv;                         /* NULL on ranks except 0, or without --tsv */
+    size_t work, saved;                /* bytes: workspace; saved for backward */
+    FILE *tsv;                         /* NULL on ranks above 0, or without --tsv */
 };
 int  runner_open(struct runner *x, struct kcp_comm *comm);
 void runner_close(struct runner *x);
@@ -61,9 +61,9 @@ void runner_close(struct runner *x);
  * caller frees the struct. On failure, prints an error and returns NULL. */
 char *args_of(struct runner *x, const struct kcp_stage *st, const struct kcp_call *c,
               enum kcp_storage as);
-/* Computes the inputs of later stages by the newest variants of earlier stages. */
+/* Runs the newest variant of each stage in order: stages read earlier results. */
 int  runner_chain(struct runner *x);
-/* Runs a variant once. Stage 08 also writes the block that stage 13 reads. */
+/* Runs a variant once. In stage 08 it also saves the data that stage 13 reads. */
 int  runner_once(struct runner *x, const struct kcp_stage *st,
                  const struct kcp_variant *v);
 /* Times one variant and prints a row per pass. Returns KCP_NA if the variant supports
@@ -71,19 +71,19 @@ int  runner_once(struct runner *x, const struct kcp_stage *st,
 int  runner_variant(struct runner *x, const struct kcp_stage *st,
                     const struct kcp_variant *v);
 /* Returns the variant named by --variant. Without --variant, returns the kernel that a
- * layer would choose, or NULL if the table of paths has no kernel for the call. */
+ * layer would choose, or NULL if ref/core/paths.def has no kernel for the call. */
 const struct kcp_variant *runner_choice(const struct runner *x,
                                         const struct kcp_stage *st);
-/* Times the layer on all ranks, once for each form of the exchange. */
+/* Times the layer on all ranks, once for each form (algorithm) of the exchange. */
 int  runner_layers(struct runner *x);
 
-/* Name of form `chain` if the ranks exchange states through memory windows. */
+/* Name of form `chain` if kernels write to other GPUs' memory and send no messages. */
 #define CHAIN_WINDOW "chain_window"
 
 enum { CONV_WIDTH = 4 };               /* taps of the models' convolutions */
 
 /* Microseconds per call: the median, the 10 % and 90 % quantiles, and the median of
- * each part of a layer (cuda/host/profile_hooks.cuh). Without parts, these are 0. */
+ * each part of a layer. If a call does not mark its parts, part[] is 0. */
 enum { FRONT, SUM, EXCHANGE, MAIN, PARTS };
 struct times {
     double median, low, high, part[PARTS], replay, unsent, replay_beside, unsent_beside;
@@ -91,8 +91,8 @@ struct times {
 int  time_calls(int (*run)(void *), void *args, struct CUstream_st *stream, int warmup,
                 int iters, struct times *t);
 /* Times two functions alternately, five calls of each, and writes their medians to
- * `us`. Without alternation, a GPU that lowers its clock at its power limit would
- * slow only the second function. */
+ * `us`. If all calls of the second function came last, a GPU that lowers its clock at
+ * its power limit would slow only this function. */
 struct turn { int (*run)(void *); void *args; double us; };
 int  time_turns(struct turn x[2], struct CUstream_st *stream, int warmup, int iters);
 /* Times the call and its replay from a CUDA graph, alternately. */
@@ -106,16 +106,16 @@ int  slowest(struct runner *x, struct times *t);
 /* Draws random inputs with the distributions of tests/judge/inputs.c. */
 int  fill_inputs(struct runner *x);
 
-/* Computes tensor `decay`, an input of stage 17 only. */
+/* Computes tensor `decay`, which only stage 17 reads. */
 int  fill_ladder(struct runner *x);
 
 /* Lower bounds per rank. cost_bytes counts each input and output of the call once.
- * cost_flops counts the operations in the chapter's equations, two per multiply-add. */
+ * cost_flops counts the operations in the stage's equations, two per multiply-add. */
 double cost_bytes(const struct kcp_stage *s, const struct kcp_call *c,
                   enum kcp_storage as);
 double cost_flops(const struct kcp_stage *s, const struct kcp_call *c);
-/* Returns 1 for fields that kcp-bench always passes as NULL: in stage 14, the rows
- * before and after sequences. */
+/* Returns 1 for fields that kcp-bench always passes as NULL: the rows before and after
+ * each sequence in stage 14. */
 int    is_left_out(const struct kcp_field *f);
 
 /* judged.c: `heads` and `channels` count what was judged, and `worst` describes the

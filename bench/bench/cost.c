@@ -5,8 +5,8 @@
 #include "bench.h"
 #include <string.h>
 
-/* Returns the fraction of the rows of G that a stage reads. If gates are per channel,
- * stages 04, 05, 09 and 11 read kg, qg and only the last row of G of each chunk. */
+/* Returns the fraction of the rows of G (log decays) that a stage reads. If gates are
+ * per channel, stages 04, 05, 09 and 11 read one row of G per chunk, the last. */
 static double rows_of_G(const struct kcp_stage *s, const struct kcp_call *c)
 {
     const char two[] = { s->name[0], s->name[1], 0 };
@@ -33,7 +33,7 @@ double cost_bytes(const struct kcp_stage *s, const struct kcp_call *c,
     return bytes;
 }
 
-/* row[] has the operations of the chapters' equations per token and value head. */
+/* row[] has the operations in a stage's equations, per token and value head. */
 double cost_flops(const struct kcp_stage *s, const struct kcp_call *c)
 {
     const double K = c->K, V = c->V, C = c->C, th = (double)c->T * c->HV;

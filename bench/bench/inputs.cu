@@ -19,7 +19,7 @@ size_t device_bytes(const struct tensor_set *s, const char *name)
     return t ? (size_t)t->n : 0;
 }
 
-// Reallocates a tensor that is too small, e.g. if a variant saves a larger block.
+// Reallocates an existing tensor that is too small for this variant, e.g. "saved".
 void *device_add(struct tensor_set *s, const char *name, size_t bytes)
 {
     struct tensor *t = tensor_find(s, name);
@@ -103,7 +103,7 @@ static __global__ void draw_all(X *x, long long n, int what, unsigned long long 
     x[i] = (X)y;
 }
 
-// Ranks draw different numbers. In regime `live`, gates depend on T summed over ranks.
+// Ranks draw different numbers. In regime `live`, gates depend on T, all ranks' tokens.
 template <class X>
 static int draw_one(struct runner *x, const char *name, size_t n, int what)
 {
@@ -135,7 +135,7 @@ static __global__ void unit_rows(X *x, float sign, int K, unsigned long long see
         x[row * K + i] = (X)(sign * normal_at(seed, row * K + i) * rsqrtf(sum));
 }
 
-// Sets y to s = sigmoid(normal + center) or, if a is not NULL, to -s a.
+// Draws s = sigmoid(normal + center). Sets y to s or, if a is not NULL, to -s a.
 template <class X>
 static __global__ void rates(X *y, const X *a, long long n, float center,
                              unsigned long long seed)
@@ -183,7 +183,7 @@ static int fill_spikes(struct runner *x)
     return e ? e : draw_one<float>(x, "w_beta", c->HV * D, WEIGHTS);
 }
 
-// Draws the inputs of chapter 14, in the shape of v: D = HV V channels.
+// Draws the inputs of the convolution of v (chapter 14): D = HV * V channels.
 static int fill_conv(struct runner *x)
 {
     typedef __nv_bfloat16 X;

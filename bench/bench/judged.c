@@ -5,8 +5,8 @@
  *
  * Heads are independent, so it is enough to judge four value heads: the first, the
  * last and two between. The heads' rounded inputs come from the GPU. The reference
- * runs on the host in double, on as many ranks as the kernel. Each part (struct part)
- * has one thread per rank. kcp-bench and kcp-check use the same tolerances. */
+ * runs on the host in double, on as many ranks as the kernel. Each part (heads or
+ * channels) has one thread per rank. Tolerances: as in kcp-check. */
 #include "bench.h"
 #include "tests/judge/trial.h"
 #include <cuda_runtime_api.h>
@@ -21,7 +21,7 @@ enum { PARTS_MOST = 4, RANKS_MOST = 8, CHANNELS = 128 };
 struct part {
     struct kcp_call call;
     struct tensor_set set;
-    int64_t from, n;                   /* first query head or channel, and how many */
+    int64_t from, n;                   /* first head (of q) or channel; their number */
     int status;
 };
 
@@ -40,7 +40,7 @@ static struct side *side_of(const struct runner *x, int pass)
 
 static int is_conv(const struct kcp_stage *st) { return !strncmp(st->name, "14", 2); }
 
-/* A field's shape as [outer][heads][inner]. If no axis counts heads, `heads` is 0. */
+/* A field's shape as [outer][heads][inner]; heads = 0 if no axis counts heads. */
 struct axes { int64_t outer, heads, inner, per; };
 
 static struct axes axes_of(const struct kcp_stage *st, const struct kcp_field *f,
@@ -66,8 +66,8 @@ static void *pointer_of(const char *args, const struct kcp_field *f)
     return p;
 }
 
-/* Copies the elements of field f in part t from the GPU. Returns an array of doubles or
- * integers, which the caller frees, or NULL on failure. */
+/* Copies the elements of field f that belong to part t from the GPU. Returns an array
+ * of doubles or integers, which the caller frees, or NULL on failure. */
 static void *copy_from_gpu(const struct kcp_stage *st, const struct kcp_field *f,
                            const char *args, const struct part *t,
                            enum kcp_storage as)
@@ -133,8 +133,8 @@ static int fetch(struct part *t, const struct kcp_stage *st, const char *args,
 }
 
 /* Selects evenly spaced query heads, from the first to the last, with at most four
- * value heads in total. If one query head has more value heads, selects only
- * one query head. For a convolution, selects up to four ranges of channels. */
+ * value heads in total. If a query head has more than four value heads, selects only
+ * the first query head. For a convolution, selects up to four ranges of channels. */
 static void choose_parts(struct side *s, const struct kcp_stage *st,
                          const struct kcp_call *c)
 {
@@ -157,8 +157,8 @@ static void free_side(struct side *s)
     *s = (struct side){ 0 };
 }
 
-/* Copies this rank's inputs from the GPU. Once per stage is enough, because all
- * variants and forms of a stage have the same inputs. */
+/* Copies this rank's inputs from the GPU. One copy per stage is enough, because the
+ * inputs do not depend on the variant and on the form of the exchange. */
 static int take_inputs(struct side *s, const struct kcp_stage *st, const char *args,
                        enum kcp_storage as)
 {
@@ -175,7 +175,7 @@ static int take_inputs(struct side *s, const struct kcp_stage *st, const char *a
 /* ---- the reference: one thread per part, which starts a thread per rank */
 struct work { struct side *first; const struct kcp_stage *stage; int at, R, pass; };
 
-/* Points args to the part's tensors. Allocates the outputs that the part lacks. */
+/* Points args to the part's tensors. Allocates output tensors that do not exist yet. */
 static void fill_args(struct part *t, const struct kcp_stage *st, void *args)
 {
     memcpy(args, &t->call, sizeof t->call);
@@ -188,7 +188,7 @@ static void fill_args(struct part *t, const struct kcp_stage *st, void *args)
     }
 }
 
-/* Runs forward to save a block, then backward, which reads the block. */
+/* Runs forward, which writes the block `saved`, then backward, which reads `saved`. */
 static int backward_of(struct part *t, struct kcp_comm *comm,
                        const struct kcp_stage *st)
 {

@@ -3,8 +3,8 @@
  *
  * Book: chapter 18.  Checked by: its controls.  Next: options.c.
  *
- * Variants of earlier stages compute the inputs of later stages on the GPU. At the
- * default sizes the buffers are far larger than the L2 cache. */
+ * A stage's inputs are the results of earlier stages, computed on the GPU. At the
+ * default sizes these arrays are far larger than the L2 cache. */
 #include "bench.h"
 #include "base/options.h"
 #include "kcp_mpi.h"

@@ -35,11 +35,11 @@ int bench_bad(const char *option, const char *found, const char *expected)
     return options_say("kcp-bench", why);
 }
 
-/* The last word of --save, `none`. The library has no save mode with this meaning. */
+/* The value for --save none: forward saves nothing. enum kcp_save has no such value. */
 enum { SAVE_NONE = 3 };
 _Static_assert(KCP_RECOMPUTE == 0 && KCP_SAVE_ALL == 1 && KCP_SAVE_LIGHT == 2 &&
                LIVE == 0 && STRONG == 1,
-               "the words of --save and --gate are in the order of their enums");
+               "expected the words of --save and --gate in the order of their enums");
 
 #define FORM_WORD(number, name) "|" #name
 

@@ -1,4 +1,4 @@
-/* print.c -- prints a line per variant, with the lower bound in percent of its time.
+/* print.c -- prints a line per variant: time, and lower bound in percent of it.
  *
  * Book: chapter 18.  Checked by: tests/cli/bench_cli.sh.  Next: record.c. */
 #include "bench.h"

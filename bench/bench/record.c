@@ -6,7 +6,7 @@
 #include "bench.h"
 #include <stdarg.h>
 
-/* One line of the table. If `has_names` is 1, put() writes the column names. */
+/* One line of the table. put() writes a column's name (`has_names` is 1) or cell. */
 struct line { FILE *to; int has_names, n; };
 
 static void put(struct line *x, const char *name, const char *format, ...)
@@ -34,7 +34,7 @@ static const char *walk_word(const struct kcp_call *c)
     return c->walk == KCP_BLELLOCH ? "scan" : "";
 }
 
-/* Writes the cells that define the case. Rows with equal cells can be compared. */
+/* Writes the cells that define the case. Rows of the same case can be compared. */
 static void case_cells(struct line *to, const struct bench *b)
 {
     const struct kcp_call *c = &b->call;
@@ -70,7 +70,7 @@ static const char *form_word(const struct runner *x, const struct kcp_call *c)
 }
 
 /* Writes the cells that name a row: stage, variant, pass and, for layers on ranks, the
- * form of the exchange. */
+ * form (algorithm) of the exchange. */
 static void name_cells(struct line *to, const struct runner *x,
                        const struct kcp_stage *st, const struct kcp_variant *v,
                        const struct kcp_call *c)

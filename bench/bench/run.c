@@ -1,4 +1,4 @@
-/* run.c -- times variants, and whole layers on ranks in each form of the exchange.
+/* run.c -- times variants, and layers on ranks with each exchange algorithm (form).
  *
  * Book: chapter 18. Checked by: the parts' times, which add up to the total.
  * Next: inputs.cu.
@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Returns the forward variant that saves the block for backward variant v. It is the
- * variant with v's name or, if there is none, the newest that writes v's format. */
+/* Returns the forward variant that saves the data for backward variant v: the variant
+ * with v's name or, if there is none, the newest that saves in the format of v. */
 static const struct kcp_variant *writer_of(const struct kcp_variant *v)
 {
     const int format = kcp_path_format(v->stage, v->name);
@@ -25,7 +25,7 @@ static const struct kcp_variant *writer_of(const struct kcp_variant *v)
     return NULL;
 }
 
-/* Returns the size of the saved block in the variant's format. */
+/* Returns the size of the data that forward saves, in the format of variant v. */
 static size_t block_bytes(const struct kcp_forward *f, const struct kcp_variant *v)
 {
     struct kcp_saved of;
@@ -35,8 +35,8 @@ static size_t block_bytes(const struct kcp_forward *f, const struct kcp_variant 
     return bad ? kcp_saved_bytes(f) : of.bytes;
 }
 
-/* Allocates what forward saves for backward: states in stage 16, a block of x->saved
- * bytes in stage 08. For stage 13, runs stage 08, which writes the block. */
+/* Allocates what forward saves for backward: in stage 16 states, in stage 08 a block of
+ * x->saved bytes. For stage 13, runs stage 08, which writes the block for 13. */
 static int save_forward(struct runner *x, const struct kcp_variant *v,
                         const struct kcp_stage *st, char *args)
 {
@@ -137,8 +137,8 @@ static int run_unsent(void *arg)
     return e;
 }
 
-/* Times the call without messages and the real call, alternately. Skips form `chain`
- * over memory windows, which sends no messages. */
+/* Times the call without messages and the real call, alternately. Skips form
+ * CHAIN_WINDOW, which writes to other GPUs' memory instead of sending messages. */
 static int time_unsent(struct runner *x, const struct kcp_variant *v, char *args,
                        struct times *t)
 {
@@ -196,8 +196,8 @@ int runner_variant(struct runner *x, const struct kcp_stage *st,
     return status;
 }
 
-/* For stage 13 without --variant, chooses a kernel that reads the block written by the
- * layer's kernel of 08. */
+/* For stage 13 without --variant, chooses a kernel that reads the format in which the
+ * layer's forward kernel saves. */
 const struct kcp_variant *runner_choice(const struct runner *x,
                                         const struct kcp_stage *st)
 {
@@ -220,7 +220,7 @@ const struct kcp_variant *runner_choice(const struct runner *x,
     return p && kcp_variants(st->name, p->kernel, v, 64) ? v[0] : NULL;
 }
 
-/* Times one form of the exchange. If `by_messages` is 1, disables memory windows. */
+/* Times one exchange algorithm. If `by_messages` is 1, it sends only messages. */
 static int one_form(struct runner *x, const struct kcp_stage *st,
                     const struct kcp_variant *v, const char *form, int by_messages)
 {

@@ -1,4 +1,4 @@
-/* setup.c -- makes a rank's plan, grid and tensors, and a stage's args struct.
+/* setup.c -- makes a rank's plan, index arrays and tensors, and the args of a stage.
  *
  * Book: chapter 18.  Checked by: kcp-check, which judges the variants used here.
  * Next: run.c. */

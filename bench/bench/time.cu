@@ -1,4 +1,4 @@
-// time.cu -- times calls by events on the stream, and measures the controls.
+// time.cu -- times calls by events on the stream, and measures two controls.
 // Book: chapter 18.
 // Checked by: a copy and a matrix product of known speed.
 // Next: record.c.
@@ -32,7 +32,7 @@ static float quantile(std::vector<float> us, double q)
     return us[(size_t)(q * (double)us.size())];
 }
 
-// Computes *t from the events of all calls. If a part is not marked, all parts are 0.
+// Computes *t from the events of all calls. If a part has no mark, sets all parts to 0.
 static void read_times(const std::vector<struct call_events> &at, struct times *t)
 {
     const size_t n = at.size() - 1;
@@ -80,7 +80,7 @@ int time_calls(int (*run)(void *), void *args, struct CUstream_st *stream, int w
     return e;
 }
 
-// Consecutive calls of one kind. With fewer calls, the GPU would wait for the host.
+// Consecutive calls of one function. With fewer, the GPU would wait for the host.
 enum { TURN = 5 };
 static int kind_of(int i) { return i / TURN % 2; }
 
@@ -177,7 +177,7 @@ static int run_gather(void *args)
     return g->comm->all_gather(g->comm, mine, g->all, g->bytes, g->stream);
 }
 
-// Times an in-place all_gather of one map per rank, to which exchanges are compared.
+// Times an in-place all_gather of one map per rank, for comparison with exchanges.
 int measure_gather(struct runner *x, size_t bytes)
 {
     struct times t;

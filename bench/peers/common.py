@@ -19,7 +19,7 @@ PEERS = os.path.join(ROOT, ".peers")
 TSV = dict(delimiter="\t", quoting=csv.QUOTE_NONE, quotechar=None, lineterminator="\n")
 began = time.monotonic()
 IDLE = "found no GPU, or no package"
-# Columns that define a case or contain the controls of a run: whole numbers, then text.
+# Columns with whole numbers and with text that define a case. The last four are controls.
 NUMBERS = "T H HV K V C segments ranks sequences".split()
 WORDS = "lengths model gate save walk reuse_M copy product gather_bytes gather_us".split()
 
@@ -40,7 +40,7 @@ def head(path):
 
 
 def append(path, rows):
-    """Appends rows in the file's order of columns. A new file gets the order of rows[0]."""
+    """Appends rows, with columns in the file's order. A new file has the order of rows[0]."""
     new = not os.path.exists(path)
     columns = list(rows[0]) if new else read(path)[0]
     with open(path, "a", newline="") as f:
@@ -52,8 +52,8 @@ def append(path, rows):
 
 
 def version(package):
-    """Returns the version, and the commit from the environment (FLASH_QLA_COMMIT for
-    package flash-qla). For FLA in .peers/, returns the line that fetch.sh wrote."""
+    """Returns a package's version, and the commit in an environment variable, e.g.
+    FLASH_QLA_COMMIT. For FLA in .peers/, returns the line that fetch.sh wrote."""
     fetched = os.path.join(PEERS, "FLA_VERSION")
     if package == "flash-linear-attention" and os.path.exists(fetched):
         with open(fetched) as f:

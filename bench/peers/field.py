@@ -8,7 +8,7 @@ Next: others.py, whose adapters it uses.
 Writes one row per kernel, stage and regime to OUT, e.g. field.tsv. A row with PASS or FAIL
 has the worst output, its error and limit, and the options that repeat the case. A row with
 n/a or error has the reason. n/a means that the kernel or its documentation rejects the case.
-Kernels are called as their documentation says, with inputs and outputs in bf16. They are not
+Kernels are called as their documentation says, with inputs and outputs in bf16. No kernel is
 timed, so all kernels run concurrently.
 """
 import csv
@@ -43,7 +43,7 @@ REFUSES = re.compile("Please upgrade Triton|NotSupported")
 
 @functools.cache
 def first_candidates():
-    """Makes Triton use a kernel's first configuration, as results do not depend on it."""
+    """Makes Triton use each kernel's first configuration. Others give the same results."""
     import ahead
     ahead.install(first=True)
 

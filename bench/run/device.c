@@ -4,7 +4,7 @@
  * Book: chapter 08.  Checked by: tests/cli/run_device.sh, against --device cpu.
  * Next: write.c.
  * The layer (ref/layer.h) chooses the kernel by the table of paths. Every call copies
- * all arrays, so only kcp-bench reports useful times. */
+ * all arrays, so its time is not the kernel's: use kcp-bench. */
 #include "run.h"
 
 #include <stdlib.h>
@@ -57,7 +57,7 @@ struct device_array {
     size_t width;
 };
 
-/* Returns 1 if this rank writes the state of sequence n. */
+/* Returns 1 if this rank, not another, writes the state of sequence n in field f. */
 static int owns(const struct kcp_call *c, const struct kcp_field *f, int64_t n)
 {
     const int ends = !strcmp(f->name, "ht") || !strcmp(f->name, "ot") ||

@@ -17,7 +17,7 @@ static const char *field_file(const struct run *x, const char *name, char file[2
     return file;
 }
 
-/* Returns 0 if a pass of this run and the model use the field, else 1. */
+/* Returns 1 if the model does not use the field, or if no pass of this run uses it. */
 static int is_unused(const struct run *x, const struct kcp_field *f)
 {
     struct kcp_call c = { .model = x->o.model };
@@ -69,8 +69,8 @@ int inputs_load(struct run *x, const struct kcp_stage *s)
     return 0;
 }
 
-/* Returns 1 if this run does not compute optional output f, because a size in the shape
- * of f is unknown, or because f is the gradient of an input that is not given. */
+/* Returns 1 if this run does not compute optional output f: a size in the shape of f is
+ * unknown, or f is the gradient of an input that is not given. */
 static int is_missing(const struct run *x, const struct kcp_stage *s,
                       const struct kcp_field *f)
 {

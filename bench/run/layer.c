@@ -16,7 +16,7 @@ static const struct { const char *x, *dx, *w, *dw, *x0, *dx0, *xt, *dxt; } names
 };
 static const char conv_rows[] = "N Wc-1 D";
 
-/* Returns the sizes of the i-th convolution of --conv. */
+/* Returns the sizes of the convolution of q (i = 0), k (1) or v (2). */
 static struct kcp_call conv_sizes(const struct run *x, int i)
 {
     const struct tensor *w = tensor_find(&x->a, names[i].w);
@@ -26,7 +26,7 @@ static struct kcp_call conv_sizes(const struct run *x, int i)
     return own;
 }
 
-/* Loads x0 (rows before each sequence) or dxt, if the file `name` exists. */
+/* Loads x0 (rows before each sequence) or dxt (gradient of xt), if the file exists. */
 static int load_rows(struct run *x, int i, const char *name)
 {
     struct kcp_call own = conv_sizes(x, i);
@@ -37,7 +37,7 @@ static int load_rows(struct run *x, int i, const char *name)
     return array_check(x, tensor_find(&x->a, name), 0);
 }
 
-/* Loads the weights [D,Wc] of --conv a,b,c. D counts the channels of all heads. */
+/* Loads the weights of --conv, of shape [D,Wc]: channels of all heads, and taps. */
 static int load_conv(struct run *x)
 {
     const struct kcp_call *z = &x->size;
@@ -234,8 +234,8 @@ int outs_check(struct run *x)
             memset(a->p, 0, sizeof(double) * (size_t)(a->n * a->copies));
         for (int r = 1; a->out && r < a->copies; r++)
             if (memcmp(a->p, (double *)a->p + r * a->n, sizeof(double) * (size_t)a->n))
-                return run_error(x, RUN_FAILED, a->file,
-                                 "the sums on ranks 0 and %d differ", r);
+                return run_error(x, RUN_FAILED, a->file, "expected equal sums, "
+                                 "but the sums on ranks 0 and %d differ", r);
         if (a->out && array_check(x, a, 0) != 0)
             return -1;
     }

@@ -73,7 +73,7 @@ int array_exists(struct run *x, const char *file)
     return lstat(path_of(x, file, path), &st) == 0;
 }
 
-/* Converts int64_t to int in place, because the references read these fields as int. */
+/* Converts int64_t to int in place, because the references read this array as int. */
 static int narrow(struct run *x, const char *path, struct tensor *a)
 {
     const int64_t *wide = a->p;
@@ -88,7 +88,7 @@ static int narrow(struct run *x, const char *path, struct tensor *a)
     return 0;
 }
 
-/* The header that a file must have. It is checked before memory is allocated. */
+/* The header that a file must have. npy_read_if checks it before allocating memory. */
 struct expected {
     struct run *x;
     struct kcp_call *z;
@@ -138,7 +138,7 @@ int array_out(struct run *x, const struct kcp_call *z, const char *name,
     a->out = 1;
     a->nd = shape_dims(z, shape, a->dim);
     if (a->nd < 0)
-        return run_error(x, RUN_BAD, file, "inputs do not define shape [%s]", shape);
+        return run_error(x, RUN_BAD, file, "inputs do not define all of [%s]", shape);
     a->n = npy_count(a->nd, a->dim);
     const int is_sum = x->plan && shape[0] != 'T' && shape[0] != 'N';
     if (is_sum && x->o.sum && a->nd < NPY_RANK) {
@@ -184,7 +184,7 @@ int array_check(struct run *x, const struct tensor *a, int below)
 }
 
 /* ---- names of files. A misspelt name such as cu_seqlen.npy must be an error.
- * Fields of all stages are accepted, so that stages can share a folder. */
+ * Names of all stages' fields are accepted, so that stages can share a folder. */
 
 /* Returns 1 if a file has the field's name, with or without a final "_raw" or "_". */
 static int is_field(const char *field, const char *name, size_t n)

@@ -90,7 +90,7 @@ static int run_all(struct run *x, int argc, char **argv)
 static int kcp_run(int argc, char **argv)
 {
     static struct run x;
-    signal(SIGXFSZ, SIG_IGN);          /* at the file size limit, write() fails */
+    signal(SIGXFSZ, SIG_IGN);          /* write() then fails at the size limit */
     x.size = (struct kcp_call){ .T = -1, .N = -1, .NS = -1, .NC = -1, .R = -1, .H = -1,
         .HV = -1, .K = -1, .V = -1, .C = -1, .D = -1, .Wc = -1 };
     if (run_all(&x, argc, argv) != 0) {

@@ -19,7 +19,7 @@ static const struct option_row rows[] = {
 };
 #undef KCP_OPTION
 
-/* An option's value and text in --help. If the value is NULL, prints the words. */
+/* An option's default and text in --help. Without a default, --help lists its words. */
 #define KCP_OPTION(type, field, name, value, kind, expects, low, high, help)          \
     { value, help },
 static const struct option_text texts[] = {

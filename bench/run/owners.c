@@ -1,5 +1,5 @@
-/* owners.c -- reads the table of owners (--layout, --owners), and permutes rows from
- * token order to shard order and back.
+/* owners.c -- reads the table of owners (the rank of each range of tokens), and
+ * permutes rows from token order to shard order and back.
  *
  * Book: chapter 06.  Checked by: tests/cli/run_cli.sh.  Next: plan.c.
  * Files are in token order. If a rank owns several ranges, the run needs shard order:
@@ -47,8 +47,8 @@ static int read_table(struct run *x, struct kcp_owners *o)
     return bad;
 }
 
-/* Makes the table of owners for --owners or --layout. Without these options, B = 0 and
- * each rank owns one range. Without --ranks, sets *R to 1 + the file's largest rank. */
+/* Makes the table of owners for --owners or --layout. Without either, B = 0 and each
+ * rank owns one range. Without --ranks, sets *R to 1 + the largest rank in the file. */
 int owners_read(struct run *x, const int64_t *cu, int *R, struct kcp_owners *o)
 {
     const char *why = "";

@@ -2,8 +2,8 @@
  *
  * Book: chapter 20.  Checked by: tests/cli/mpi.sh.  Next: ranks.c.
  * Every process reads all inputs, fills the outputs with a pattern and computes its
- * shard. Rank 0 receives the outputs of each rank, and keeps the elements that differ
- * from the pattern. */
+ * shard. Rank 0 receives the outputs of each rank, and copies the elements that this
+ * rank has written, i.e. those that differ from the pattern. */
 #include "run.h"
 
 #include <stdlib.h>
@@ -49,7 +49,7 @@ int processes_meet(struct run *x, struct kcp_comm **world)
     return x->exit ? -1 : 0;
 }
 
-/* Copies the elements that differ from the pattern. */
+/* Copies the elements that a rank has written: those that differ from `untouched`. */
 static void copy_written(char *to, const char *from, size_t bytes, size_t elem)
 {
     static const unsigned char untouched[8] = { 0xff, 0xff, 0xff, 0xff,

@@ -89,7 +89,7 @@ static int start_ranks(struct run *x, int R, int (*body)(struct kcp_comm *, void
     return run_error(x, is_bad ? RUN_BAD : RUN_FAILED, "ranks", "%s", why);
 }
 
-/* Runs the ranks, on arrays in shard order if a rank owns several ranges. */
+/* Runs the ranks. If a rank owns several ranges, first puts arrays in shard order. */
 int ranks_run(struct run *x, int R, int (*body)(struct kcp_comm *, void *))
 {
     const int permuted = x->plan && x->plan->scattered && R > 1;

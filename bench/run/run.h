@@ -22,7 +22,7 @@
 enum { MOST_RANKS = 1024, MOST_SIZE = 65536, MOST_CHUNK = 256 };
 /* Exit statuses. RUN_BAD: an input is wrong, and nothing was written. */
 enum { RUN_OK = 0, RUN_FAILED = 1, RUN_BAD = 2 };
-/* --model has the values of enum kcp_model, and MODEL_SPIKE for stage 15. */
+/* Value of --model spike (stage 15). Other models have the values of enum kcp_model. */
 enum { MODEL_SPIKE = KCP_GLA + 1 };
 
 /* Options. Defaults: -1 for dtype, NAN for lower_bound and scale, else 0 or NULL. */
@@ -45,7 +45,7 @@ struct run {
     struct kcp_call call;
     struct tensor_set a;           /* inputs and results */
     int both;                      /* 1: forward and backward */
-    int from, to;                  /* first and last pass of a stage */
+    int from, to;                  /* first and last pass that runs */
     int conv;                      /* 1: the layer begins with convolutions */
     int model, relative;           /* relative = 1: --model selects stage 15 or 16 */
     const char *note;              /* text about unused inputs, or NULL */
@@ -83,8 +83,8 @@ int  names_check(struct run *x);
 int  array_exists(struct run *x, const char *file);    /* in --in, or a path */
 int  array_load(struct run *x, struct kcp_call *z, const char *name, const char *file,
                 const char *shape, enum kcp_store store);
-/* Allocates an output filled with NaN. If it is a sum over ranks, each rank has its own
- * copy or, with --sum local, its own row. */
+/* Allocates an output filled with NaN. If the output is a sum over ranks, each rank has
+ * its own copy or, with --sum local, its own row. */
 int  array_out(struct run *x, const struct kcp_call *z, const char *name,
                const char *file, const char *shape, enum kcp_store store);
 int  array_split(const struct tensor *a);      /* 1: one row per token */
@@ -128,7 +128,7 @@ union pass_args {
     struct kcp_scan scan;
 };
 /* ranks.c. stage_call runs the reference or the kernel. saved_alloc and saved_free
- * manage the saved block of 08, on the host or on the GPU. */
+ * manage host or GPU memory for what stage 08 saves. */
 int   stage_call(struct run *x, const struct kcp_stage *s, void *args,
                  struct kcp_comm *comm);
 void *saved_alloc(const struct run *x, size_t bytes);
@@ -148,9 +148,9 @@ int  processes_meet(struct run *x, struct kcp_comm **world);
 int  processes_run(struct run *x, int (*body)(struct kcp_comm *, void *));
 
 /* ---- device.c: stages on a GPU, from and to arrays of doubles on the host */
-/* Sets x->layer to the references or, with --device gpu, to the kernels of the table of
- * paths. With --variant, calls ignore the rows before the variant's first row. `stage`
- * is the stage that runs, or NULL for the layer. */
+/* Sets x->layer to the references or, with --device gpu, to the kernels in
+ * ref/core/paths.def. With --variant, the search in this table begins at the variant's
+ * first row. `stage` is the stage that runs, or NULL for the layer. */
 int  device_open(struct run *x, const struct kcp_stage *stage);
 /* Runs R threads. With R GPUs and NCCL, each thread has its own GPU; otherwise all
  * threads share one GPU. */

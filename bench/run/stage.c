@@ -43,7 +43,7 @@ int relative_needs(const struct run *x, const char *field)
     return x->relative && gate && relative_has(x, field);
 }
 
-/* Without cu.npy, makes cu, cn and sc for one rank that owns all sequences. */
+/* Without cu.npy, makes index arrays cu, cn, sc for one rank with all sequences. */
 static int make_grid(struct run *x)
 {
     if (plan_make(x) != 0)
@@ -55,7 +55,7 @@ static int make_grid(struct run *x)
     if ((z->NS >= 0 && z->NS != ctx->NS) ||
         (z->NC >= 0 && z->NC != ctx->NC))
         return run_error(x, RUN_BAD, "cu_seqlens.npy", "found NS = %d, NC = %d; "
-                         "other arrays have other sizes: add cu.npy, cn.npy, sc.npy",
+                         "other arrays differ in NS or NC: add cu.npy, cn.npy, sc.npy",
                          ctx->NS, ctx->NC);
     z->NS = ctx->NS;
     z->NC = ctx->NC;
@@ -91,7 +91,7 @@ static int load_all(struct run *x)
     return needs_grid && !given ? make_grid(x) : call_make(x);
 }
 
-/* Runs 08 on the inputs of 13, because 13 reads the block that 08 saves. */
+/* Runs stage 08 on the inputs of 13, because stage 13 reads what stage 08 saves. */
 static int before_13(struct run *x, struct kcp_comm *comm, struct kcp_backward *b)
 {
     struct kcp_forward f;
@@ -109,7 +109,7 @@ static int before_13(struct run *x, struct kcp_comm *comm, struct kcp_backward *
     return status;
 }
 
-/* Allocates what forward saves for backward: a block for stage 13, states for 16. */
+/* Allocates what forward saves for backward: for stage 16 states, for 13 one block. */
 static int keep(struct run *x, struct kcp_comm *comm, union pass_args *a, void **kept)
 {
     if (x->stage == kcp_stage_find("13") && !*kept) {

@@ -63,7 +63,7 @@ static int check_target(struct run *x, const struct stat *in, const struct stat 
         return 0;
     if (!x->o.force)
         return run_error(x, RUN_BAD, "--out", "%s is not empty: "
-                         "choose another folder, or use --force, which keeps %s.old",
+                         "choose another folder, or use --force to rename it to %s.old",
                          x->o.out, x->o.out);
     old_name(x, old);
     if (lstat(old, &st) == 0)

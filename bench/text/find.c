@@ -128,7 +128,7 @@ static double share(const struct run *run, int first, int last)
     return sqrt(s);
 }
 
-/* Computes f->alive, and f->far for the sequence with the most segments. */
+/* Computes f->alive per segment, and f->far for the sequence with the most segments. */
 int measure_alive(struct finding *f)
 {
     const struct kcp_plan *p = f->many->plan;

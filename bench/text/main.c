@@ -48,7 +48,7 @@ static int report(const struct run *run, int status)
     return status;
 }
 
-/* Runs the step in each form of the exchange; keeps the results of the first form. */
+/* Runs the step with each exchange algorithm (form); keeps the first one's results. */
 static int run_forms(struct finding *f, struct run *many, const struct run *one,
                      const double *theta)
 {

@@ -38,8 +38,8 @@ int64_t param_at(int p)
     return at;
 }
 
-/* Returns a nearly normal random number, the sum of twelve uniform numbers. The sum has
- * the same bits on every machine. */
+/* Returns a nearly normal random number, the sum of twelve uniform numbers, because
+ * this sum has the same bits on every machine. */
 static double normal(uint64_t *s)
 {
     double sum = -6;
@@ -50,7 +50,7 @@ static double normal(uint64_t *s)
 
 /* Draws parameters. Gates are as in trained models (chapter 02): exp(A_log) grows
  * from 1 to 16 over the heads, and dt is log-uniform in [1e-3, 0.1]. beta is about
- * 0.05, so that part of a state remains at the end of a rank. */
+ * 0.05, so that part of a state remains after a rank's tokens. */
 double *params_make(uint64_t seed)
 {
     double *theta = malloc(sizeof *theta * param_at(PARAMS));

@@ -180,13 +180,13 @@ void close_line(const struct finding *f, char *buf, size_t n)
     const double one = fmax(f->worst_one, forms);
     const char *s = f->R > 1 ? "s" : "";
     if (f->pass)
-        snprintf(buf, n, "PASS: forward and backward over %d rank%s agree "
-                 "with one rank to %.1e in every form "
-                 "and with the token recurrence to %.1e (limit %.0e)%s.", f->R, s, one,
-                 f->worst_step, f->limit, alive);
+        snprintf(buf, n, "PASS: forward and backward over %d rank%s "
+                 "agree with one rank within %.1e in every form of the exchange, "
+                 "and with the token recurrence within %.1e (limit %.0e)%s.", f->R, s,
+                 one, f->worst_step, f->limit, alive);
     else
-        snprintf(buf, n, "FAIL: %d rank%s differ "
-                 "from one rank by %.1e in the worst form "
+        snprintf(buf, n, "FAIL: the results on %d rank%s differ from those on one rank "
+                 "by %.1e in the worst form of the exchange, "
                  "and from the token recurrence by %.1e (limit %.0e)"
                  "%s%s.", f->R, s, one, f->worst_step, f->limit,
                  f->counted ? "" : "; bytes differ from the formulas", alive);

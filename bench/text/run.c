@@ -102,7 +102,7 @@ int run_open(struct run *run, const struct text *text, int R, enum kcp_form form
     return KCP_NO_MEMORY;
 }
 
-/* Runs a step. First sets tensors to 0, because products are added to the tensors. */
+/* Runs a step. First sets all tensors to 0, because products are added to them. */
 int run_step(struct run *run, const double *theta)
 {
     memset(run->tensor[0], 0, sizeof(double) * run->numbers);

@@ -19,8 +19,8 @@ struct text {
     char name[MAX_SEQS][64];
     int64_t size[MAX_SEQS];            /* bytes of the whole file */
 };
-/* Reads at most `most` bytes. `paths` is names separated by spaces, or NULL. Returns 0,
- * or 2 after one line on stderr. */
+/* Reads at most `most` bytes. `paths` has names separated by spaces, or is NULL.
+ * Returns 0, or 2 after printing an error. */
 int  text_read(struct text *x, const char *paths, int64_t most);
 
 /* ---- model.c: parameters; run.c: the program of a rank, and all ranks */
@@ -28,7 +28,7 @@ enum param {       /* training changes parameters before P_CQ */
              P_EMBED, P_Q, P_K, P_V, P_G, P_BETA, P_O, P_LOGIT,
              P_CQ, P_CK, P_CV, P_ALOG, P_DT, P_BBIAS, PARAMS };
 extern const struct shape { const char *name; int rows, cols; } param_shape[PARAMS];
-int64_t param_at(int p);               /* offset in theta; of PARAMS: size of theta */
+int64_t param_at(int p);               /* offset in theta; p = PARAMS: theta's size */
 double *params_make(uint64_t seed);    /* malloc */
 
 /* Token tensors of a run, [T, row] each; a rank uses only its own rows. */
@@ -55,7 +55,7 @@ struct run {
     double *tensor[TENSORS];
     double *grad;                      /* gradient of theta, then the loss */
     double *ht, *dh0;                  /* [N, HV, K, V] */
-    double *M;                         /* [S, HV, K, K], used with keep_maps */
+    double *M;                         /* [S, HV, K, K], set if keep_maps = 1 */
     struct lane lane[MAX_RANKS];
     char why[160];
 };
@@ -80,7 +80,7 @@ void model_gradients(const struct rank *a, double *part, int64_t n);
 
 /* ---- layer.c: convolutions and KDA, by the references */
 struct kcp_call layer_call(const struct rank *a);
-/* Defines args `name` with the layer's sizes and options and this rank's grid. */
+/* Defines args `name`: the layer's sizes and options, and this rank's index arrays. */
 #define CALL(type, name, a)                                                           \
     struct type name = { 0 };                                                         \
     const struct kcp_call name##_call = layer_call(a);                                \
@@ -114,9 +114,9 @@ struct finding {
     double form_err[KCP_FORMS];            /* relative to one rank */
     struct kcp_traffic form[KCP_FORMS], formula[KCP_FORMS];    /* all ranks, passes */
     double (*alive)[VALUE_HEADS];      /* [S]: |M|_F / sqrt(K) of each segment */
-    double far;                        /* fraction of the state that remains */
-    int far_seq, far_rank;             /* -1: no sequence crosses a cut */
-    double took, ms[2];                /* took: seconds; ms per step: R ranks, one */
+    double far;                        /* fraction of a state at its sequence's end */
+    int far_seq, far_rank;             /* far_seq = -1: no sequence crosses a cut */
+    double took, ms[2];                /* took: s; ms: per step on R ranks, on one */
 };
 /* Returns the largest relative RMS error of all tensors, ranks and heads. If `err` is
  * not NULL, it receives the error of each tensor. */

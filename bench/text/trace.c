@@ -77,7 +77,7 @@ void traffic_add(struct kcp_traffic *sum, struct kcp_traffic more)
     sum->collectives += more.collectives;
 }
 
-/* Runs the exchange. Adds its time, measured traffic and expected traffic to `lane`. */
+/* Runs the exchange. Adds the run's time, traffic and expected traffic to `lane`. */
 static int exchange_run(const struct kcp_exchange *x)
 {
     const double t = seconds(), busy = busy_seconds();
