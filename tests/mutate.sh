@@ -8,11 +8,11 @@
 # which the next run continues. CASE= limits the seconds per variant (120). JOBS= is the
 # number of workers (1), each with a copy of the tree.
 #
-# A mutant changes one operator or number of one line. A mutant counts if it changes an
-# output by more than ten times its limit (kcp-check --keep, --against) in fifty cases of
-# the file's stage or in ten cases of each other stage that may use the file. The judge's
-# lists lack these cases. If a mutant counts, at least one of the judge's lists that pass
-# without the mistake must fail or not end. Lists of the file's stage run first.
+# A mutant changes one operator or number of one line. A mutant counts if an output
+# changes by more than ten times the output's limit (kcp-check --keep, --against) in fifty
+# cases of the file's stage or in ten of each other stage that may use the file. The judge's
+# lists lack these cases. If a mutant counts, one of the judge's lists must fail or not end,
+# and must pass without the mistake. Lists of the file's stage run first.
 set -u
 export LC_ALL=C
 B=${1:?} N=${2:?} SEED=${3:?}; shift 3
@@ -216,7 +216,7 @@ tried() {                      # one mutant, built: its verdict
            else record SURVIVED "$by"; fi ;;
     esac
 }
-# A worker has a separate tree, and judges mutants that no other worker has taken.
+# A worker has a separate source tree, and judges mutants that no other worker has taken.
 worker() {                     # NUMBER
     me=$W/worker$1 tree=$W/worker$1/tree n=0
     mkdir -p "$me" && cp -Rp "$W/tree" "$me/" || exit 1

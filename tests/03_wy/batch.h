@@ -1,4 +1,4 @@
-/* batch.h -- one small batch on which chapters 02 to 05 and 09 to 11 run.
+/* batch.h -- makes a small batch, and runs chapters 02 to 05 and 09 to 11 on it.
  *
  * Book: chapters 03 to 05, 10, 11, 17.  Checked by: the checks that include it. Next:
  * pipeline.c, which runs the chapters.
@@ -16,8 +16,8 @@
 
 enum { BATCH_NS = 4 };
 enum batch_gates { UP_TO_GATE, EACH_GATE, SOME_GATES };
-/* The values of `gate` in batch_each. G is a running sum of gates. Because one gate of
- * -1e30 would round away all other gates in G, G counts at most -750 per gate. */
+/* Row e has the values of `gate` in batch_each for enum value e. G, a running sum of
+ * gates, counts a gate below -750 as -750, so that the other gates are not lost. */
 static const double batch_gate[][5] = { { 0, -1, -5, -50, -700 },
     { 0, -1, -5, -10, -50 }, { -60, -800, -1e8, -1e30, -1.7e308 } };
 static const int batch_C[] = { 4, 5, 8, 16, 64 };
@@ -55,9 +55,9 @@ static inline double batch_apart(const struct batch *x, const char *name,
     return a->n == b->n ? rms_apart(a->p, b->p, a->n) : NAN;
 }
 
-/* Draws the inputs and runs chapters 02 to 05 and 09 to 11. Each stretch starts from
- * its row of h0 (backward: dht), but the maps of chapters 05 and 11 start from 0. If
- * `gate` is 0, random gates are so near 0 that the state does not vanish. Otherwise,
+/* Draws the inputs and runs chapters 02 to 05 and 09 to 11. Each run of tokens starts
+ * from its row of h0 (backward: dht), but the maps of chapters 05 and 11 start from 0.
+ * If `gate` is 0, random gates are so near 0 that the state does not vanish. Otherwise,
  * EACH_GATE sets all gates to `gate`. UP_TO_GATE draws gates between `gate` and 0.
  * SOME_GATES sets 1 in 10 gates to `gate`, and the other gates near 0. */
 static inline int batch_make(struct batch *x, enum kcp_model model, int C, double gate,
@@ -115,7 +115,7 @@ static inline int batch_each(struct kcp_report *rep, enum batch_gates gates,
 }
 
 /* Compares `n` outputs of a batch with outputs of chapter 01, which reads outputs of
- * chapter 02. name[i][0] is a tensor's name in the batch, name[i][1] in chapter 01. */
+ * chapter 02. A tensor has name[i][0] in the batch, and name[i][1] in chapter 01. */
 static inline int batch_against_step(struct kcp_report *rep, struct batch *x,
                                      const char *what, enum kcp_pass pass,
                                      const char *const (*name)[2], int n, double tol)

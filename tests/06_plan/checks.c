@@ -8,11 +8,11 @@
 
 enum { MOST = 256, MAX_N = PLAN_MAX_N, MAX_R = PLAN_MAX_R, MAX_B = PLAN_MAX_B };
 
-/* Per token: sequence `n`, rank `r`, and `begins`, which is 1 where a segment
- * begins. */
+/* The sequence `n` and rank `r` of each token, and `begins`, which is 1 if the token
+ * begins a segment. */
 struct tokens { int64_t T; int n[MOST], r[MOST], begins[MOST], moved; };
 
-/* Returns the end of range b as requested, not yet moved to a canonical position. */
+/* Returns the requested end of range b, before find_tokens moves the end down. */
 static int64_t end_of(const struct plan_case *a, int b)
 {
     if (a->B) return a->bound[b + 1];
@@ -215,7 +215,7 @@ static int next_owners(int *x, int n, int R)
 
 typedef int visit_plan(const struct plan_case *, struct kcp_plan *, void *);
 
-/* Calls `visit` for a case's plans without (L = 0) and with canonical segments. */
+/* Calls `visit` for a case's plans: no canonical segments (L = 0), then L = 1 to 3. */
 static int each_length(struct plan_case *a, visit_plan *visit, void *arg)
 {
     int more = 1;
@@ -331,7 +331,7 @@ static int brute_force(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_06_brute_force) = { "06_plan", "brute_force",
-    "plans of all small batches, cuts and tables of owners equal a count "
+    "for all small batches, cuts and tables of owners, a plan equals a plan counted "
     "token by token", brute_force };
 
 static int named_layouts(struct kcp_report *rep)

@@ -12,9 +12,9 @@ enum { PLAN_MAX_N = 12, PLAN_MAX_R = 12, PLAN_MAX_B = 24 };
 struct plan_case {
     int N, R, C, Wc, B;
     int64_t L, cu[PLAN_MAX_N + 1];
-    int64_t cuts[PLAN_MAX_R + 1];       /* of kcp_plan_make, if by_default is 0 */
+    int64_t cuts[PLAN_MAX_R + 1];       /* passed to kcp_plan_make if by_default is 0 */
     int by_default;
-    int64_t bound[PLAN_MAX_B + 1];      /* of kcp_plan_owned */
+    int64_t bound[PLAN_MAX_B + 1];      /* passed to kcp_plan_owned */
     int owner[PLAN_MAX_B];
 };
 

@@ -1,4 +1,4 @@
-/* refresh.c -- checks that kcp_plan_refresh accepts only plans of the old plan's sizes.
+/* refresh.c -- checks that kcp_plan_refresh accepts only a plan with the old sizes.
  *
  * Book: chapter 06, "The next batch".  Checked by: itself, it can fail.
  * Next: tests/06_plan/wrong.c.
@@ -10,8 +10,8 @@
 #include <string.h>
 
 enum { N = 3, T = 96, R = 3, C = 8 };
-/* Two batches whose sequences end at different tokens, but whose ranks have equal
- * numbers of chunks and segments. */
+/* Sequences of the two batches end at different tokens. In both batches, a rank has
+ * the same number of chunks and segments. */
 static const int64_t first[N + 1] = { 0, 21, 70, T }, then[N + 1] = { 0, 17, 66, T };
 
 static struct kcp_plan *plan_of(const int64_t *cu, int n, int ranks, int chunk,
@@ -24,7 +24,7 @@ static struct kcp_plan *plan_of(const int64_t *cu, int n, int ranks, int chunk,
 
 /* ---- args are made with the first plan and run with the next */
 struct step {
-    struct kcp_plan *plan, *next;            /* next: contents after refresh, or NULL */
+    struct kcp_plan *plan, *next;            /* next: a plan to refresh from, or NULL */
     double o[T * 4 * 8];
     int status[R];
 };
@@ -95,7 +95,7 @@ static int bounds(struct kcp_report *rep)
     memcpy(is.cu, then, sizeof then);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         EXPECT(rep, kcp_plan_refresh(p, bad[i], &why) == KCP_NA && why &&
-               strstr(kcp_why(), why), "plan %zu has other sizes, but is accepted", i);
+               strstr(kcp_why(), why), "plan %zu: sizes differ, expected KCP_NA", i);
         EXPECT(rep, !plan_wrong(p, &was),
                "plan %zu is rejected, but changed the old plan", i);
         kcp_plan_free(bad[i]);
@@ -111,5 +111,5 @@ static int bounds(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_06_refresh_bounds) = { "06_plan", "refresh_bounds",
-    "a refresh with other sizes, ranks or cut sequences returns KCP_NA and leaves"
-    " the plan unchanged", bounds };
+    "a refresh that changes sizes, ranks or which sequences are cut returns KCP_NA"
+    " and leaves the plan unchanged", bounds };

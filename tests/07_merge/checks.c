@@ -206,7 +206,7 @@ static void compare(struct kcp_report *rep, struct whole *a)
                "messages, expected %lld bytes in %lld", a->form, p->R, r,
                (long long)c.bytes, (long long)c.messages, (long long)f.bytes,
                (long long)f.messages);
-        /* table() has formulas only for the four forms of chapter 07. */
+        /* table() has formulas only for the four exchange forms of chapter 07. */
         const int in_table = (int)a->form <= KCP_SCAN;
         EXPECT(rep, !in_table || (p->L && a->form == KCP_ALL_GATHER) || same(c, t),
                "form %d, R = %d: rank %d sent %lld bytes, table() gives %lld", a->form,
@@ -216,7 +216,7 @@ static void compare(struct kcp_report *rep, struct whole *a)
     }
 }
 
-/* Runs every form in both passes. With reuse_M, backward uses the M of forward. */
+/* Runs every exchange form in both passes. With reuse_M, backward uses forward's M. */
 static int forms(struct kcp_report *rep)
 {
     struct whole *a = calloc(1, sizeof *a);
@@ -251,11 +251,11 @@ static int forms(struct kcp_report *rep)
     EXPECT(rep, scattered > 60,
            "only %d of 400 plans give a rank several ranges, expected over 60",
            scattered);
-    EXPECT(rep, crossing > 200, "only %d of 400 plans cut sequences", crossing);
+    EXPECT(rep, crossing > 200, "%d of 400 plans cut sequences, not > 200", crossing);
     free(a);
     return KCP_OK;
 }
 
 KCP_CHECK(check_07_forms) = { "07_merge", "forms",
-    "all exchange forms on 1 to 9 ranks give the states of a serial fold and send as "
-    "many bytes as their formulas give", forms };
+    "all exchange forms on 1 to 9 ranks give the states of maps applied in order, and "
+    "send as many bytes as their formulas give", forms };

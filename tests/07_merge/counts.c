@@ -28,7 +28,7 @@ static int counted_body(struct kcp_comm *comm, void *arg)
 }
 
 /* Checks one sequence on R ranks. Rank r must multiply by M of each earlier (backward:
- * later) rank except the farthest, which starts from 0. Each product takes K K V
+ * later) rank except the farthest, where the state is 0. A product takes K K V
  * multiply-adds per head. Each rank must send the maps of all heads to R - 1 ranks. */
 static void count(struct kcp_report *rep, struct whole *a, int R)
 {

@@ -12,7 +12,7 @@
 #include <string.h>
 
 /* Converts n doubles to the type of the ranks' maps and copies the result to `to` in
- * the ranks' memory. If `back` is 1, copies and converts in the other direction. */
+ * the ranks' memory. If `back` is 1, converts and copies `to` to `numbers`. */
 static int move(const struct memory *m, void *to, double *numbers, int64_t n, size_t e,
                 int back)
 {
@@ -51,7 +51,7 @@ static void fill_rows(const struct whole *a, const struct kcp_context *x, double
     }
 }
 
-/* Runs the exchange of one rank, which must send each message in a group. */
+/* Runs one rank's exchange. The rank must send each message in a group. */
 static int run_counted(struct whole *a, struct kcp_exchange *e)
 {
     struct kcp_comm *comm = e->comm;

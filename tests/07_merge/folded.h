@@ -35,7 +35,7 @@ int merge_pick(struct stream *s, int n);                  /* random in 0 .. n-1 
 void merge_fill(struct whole *a, struct stream *s);
 /* Draws a plan of R ranks, then calls merge_fill. Returns 0 if out of memory. */
 int merge_draw(struct whole *a, struct stream *s, int R, int64_t L);
-/* Runs the exchange on one rank in memory a->m, and copies the states to `got`. */
+/* Runs one rank's exchange in memory a->m, and copies its states to `got`. */
 int merge_body(struct kcp_comm *comm, void *arg);
 /* Runs all ranks. Returns the number of segments with a wrong state, or -1 on
  * failure. */

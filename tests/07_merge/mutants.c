@@ -78,18 +78,18 @@ static int mutate(void *args, int f)
 
 RECORD(twin, "twin", 0, "any shape",
        "correct: runs the mutants' code without a mistake");
-MUTANT(no_M, NO_M, "takes h_ext of the nearest rank as the state");
+MUTANT(no_M, NO_M, "the state is only h_ext of the nearest rank");
 MUTANT(turned, TURNED, "errata 18: swaps M and M^T");
 MUTANT(next_M, NEXT_M, "errata 18: multiplies h of a rank by M of the next rank");
-MUTANT(outward, OUTWARD, "errata 19: folds from the nearest rank to the farthest");
+MUTANT(outward, OUTWARD, "errata 19: applies maps in reverse: nearest rank first");
 MUTANT(forward_only, FORWARD_ONLY,
-       "errata 17: backward folds ranks in the order of forward, not in reverse");
-MUTANT(one_less, ONE_LESS, "off by one: leaves out the nearest rank");
-MUTANT(late_start, LATE_START, "off by one: leaves out the farthest rank");
+       "errata 17: backward applies maps in forward's order, not in reverse");
+MUTANT(one_less, ONE_LESS, "off by one: omits the map of the nearest rank");
+MUTANT(late_start, LATE_START, "off by one: omits the map of the farthest rank");
 MUTANT(wrong_head, WRONG_HEAD,
        "HV > H: reads M of the query head, not of the value head");
 MUTANT(first_twice, FIRST_TWICE, "starts from h of the first map instead of from 0");
-MUTANT(not_zero, NOT_ZERO, "does not set S to 0 if there is no map to fold");
+MUTANT(not_zero, NOT_ZERO, "does not set S to 0 if there is no map to apply");
 MUTANT(M_before_h, M_BEFORE_H, "reads the map as [M | h_ext]");
 MUTANT(h_once, H_ONCE, "adds h_ext of the first map, but not of later maps");
 MUTANT(no_last_row, NO_LAST_ROW, "off by one: does not compute the last row of M S");

@@ -1,4 +1,4 @@
-/* agree.c -- if calls differ, all ranks must return KCP_MISMATCH before they send.
+/* agree.c -- ranks with different calls must return KCP_MISMATCH before they send.
  *
  * Book: chapter 20.  Checked by: itself.
  * Next: ref/core/agree.c. */

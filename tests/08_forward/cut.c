@@ -20,8 +20,8 @@ static double key(const struct fore *x, int64_t t, int64_t last, int n, int i)
     return k[t][n / (HV / H)][i] * (x->f & UNGATED ? 1 : exp2(G[last][n] - G[t][n]));
 }
 
-/* Applies one chunk to columns [c0,c1) of X [K,ld], and adds the chunk's `u` to those
- * columns c < V. If pre = 1 (for a map), makes the errors of flags x->f. */
+/* Applies one chunk to columns [c0,c1) of X [K,ld]. In columns c < V, also adds the
+ * chunk's `u`. If pre is 1, X is a map, and gets the errors of flags x->f. */
 static void chunk(const struct fore *x, int n, int64_t t0, int64_t t1, int c0, int c1,
                   int ld, double *X_, double *row, int pre)
 {

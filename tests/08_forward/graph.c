@@ -180,7 +180,7 @@ static int replay(struct kcp_report *rep, const struct pair *direct, struct pair
 }
 
 /* Runs case `words` directly, then in a graph captured with case `captured` of equal
- * sizes. Without ranks `comm` is NULL. */
+ * sizes. `comm` is NULL if the case has no exchange between ranks. */
 static int one(struct kcp_report *rep, const struct kcp_layer *layer,
                struct kcp_comm *comm, const char *words, const char *captured)
 {

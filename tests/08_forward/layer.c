@@ -114,9 +114,9 @@ static int refuses(struct kcp_report *rep)
 
 /* ---- the table of paths through the public interface */
 
-/* Returns 1 if backward reads every block format that kernel `forward` writes. In the
- * path table, a layer does not use rows before the first row of kernel `backward`, so
- * the search starts there. */
+/* Returns 1 if backward reads every format of saved block that kernel `forward`
+ * writes. A layer uses no row of the path table before the first row of kernel
+ * `backward`, so the search starts at that row. */
 static int reads_what_it_writes(const struct kcp_variant *forward,
                                 const struct kcp_variant *backward)
 {
@@ -170,5 +170,5 @@ KCP_CHECK(check_08_layer_refuses) = { "08_forward", "layer_refuses",
     "if an argument of layer.h is invalid on one rank, every rank returns an "
     "error", refuses };
 KCP_CHECK(check_08_layer_picks) = { "08_forward", "layer_picks",
-    "for each forward on a GPU, layer.h has a backward that reads its saved block",
+    "for each forward on a GPU, layer.h picks a backward that reads its saved block",
     picks };

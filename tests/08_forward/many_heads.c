@@ -219,8 +219,8 @@ static int on_gpu(struct kcp_report *rep, const char *stage, const char *const *
             const int status = many_heads(v[i], m, *words, INT64_C(1) << 31, &x, why);
             if (status == KCP_NA) continue;
             EXPECT(rep, !status && !x.rows && x.over <= 1, "%s: status %d %s; %lld "
-                   "rows differ between equal heads; %s of head 0 is off by %.2g of "
-                   "its limit",
+                   "rows differ between equal heads; error of %s in head 0 "
+                   "is %.2g times its limit",
                    v[i]->name, status, why, (long long)x.rows, x.field, x.over);
             ran = 1;
         }

@@ -2,9 +2,9 @@
  *
  * Book: chapter 08.  Checked by: the judge, which must reject each mutant
  * and pass the twin.  Next: tests/09_chunk_backward/mutants.c.
- * The code is a second implementation of forward, which gathers one map per rank,
- * whatever the exchange form. Inside a rank the code calls references (chapters 02, 03,
- * 04). Work across ranks is done by separate code with errors. */
+ * The code is a second implementation of forward. For every exchange form, it
+ * gathers one map per rank. Inside a rank the code calls references (chapters 02,
+ * 03, 04). Separate code, with the errors, does the work across ranks. */
 #include "wrong.h"
 
 #include <math.h>
@@ -137,11 +137,11 @@ static int mutate(void *args, int flags)
 #define MUTANT(ident, flags, why) RECORD(ident, "mutant_" #ident, flags, why)
 
 RECORD(twin, "twin", 0, "correct: runs the mutants' code without a mistake");
-MUTANT(no_M, NO_M, "the fold uses only h_ext of the nearest rank");
+MUTANT(no_M, NO_M, "the state is only h_ext of the nearest rank");
 MUTANT(turned, TURNED, "the fold multiplies by M^T");
-MUTANT(one_less, ONE_LESS, "the fold omits the nearest rank");
-MUTANT(one_more, ONE_MORE, "the fold starts one rank too early");
-MUTANT(outward, OUTWARD, "errata 19: folds from the nearest rank to the farthest");
+MUTANT(one_less, ONE_LESS, "omits the map of the nearest rank");
+MUTANT(one_more, ONE_MORE, "also applies the map of one rank before the first");
+MUTANT(outward, OUTWARD, "errata 19: applies maps in reverse: nearest rank first");
 MUTANT(first_seq, FIRST_SEQ,
        "errata 6: sends the map of a rank's first sequence, not its last");
 MUTANT(undecayed, UNDECAYED, "errata 1: the map's delta rule uses the undecayed state");

@@ -13,9 +13,9 @@
 #include <string.h>
 
 enum relink {
-    BY_SHARD,                  /* all segments of rank 0, then of rank 1, etc. */
-    UNMIRRORED,                /* all ranks' first segments, then the second */
-    SWAPPED,                   /* two neighbours with different owners swapped */
+    BY_SHARD,                  /* takes rank 0's segments, then rank 1's, etc. */
+    UNMIRRORED,                /* takes all ranks' first segments, then the second */
+    SWAPPED,                   /* swaps two neighbours with different owners */
 };
 
 /* Returns the sort key of segment j in the wrong order. Smaller keys come first. */
@@ -119,14 +119,14 @@ static int relinked(void *args, enum relink how, const char *stage)
                            "ranks that own several ranges", run_##ident, NULL }
 
 MUTANT(m08_by_shard, "08_forward", "mutant_owners_by_shard", BY_SHARD,
-       "the fold takes all token ranges of a rank as one range");
+       "applies all maps of a rank together, as if it had one range");
 MUTANT(m08_unmirrored, "08_forward", "mutant_owners_unmirrored", UNMIRRORED,
        "zigzag: assigns the second ranges in rank order, not in reverse");
 MUTANT(m08_swapped, "08_forward", "mutant_owners_swapped", SWAPPED,
-       "folds two segments in reverse order");
+       "applies the maps of two segments in reverse order");
 MUTANT(m13_by_shard, "13_backward", "mutant_owners_by_shard", BY_SHARD,
-       "the fold takes all token ranges of a rank as one range");
+       "applies all maps of a rank together, as if it had one range");
 MUTANT(m13_unmirrored, "13_backward", "mutant_owners_unmirrored", UNMIRRORED,
        "zigzag: assigns the second ranges in rank order, not in reverse");
 MUTANT(m13_swapped, "13_backward", "mutant_owners_swapped", SWAPPED,
-       "folds two segments in reverse order");
+       "applies the maps of two segments in reverse order");

@@ -51,7 +51,7 @@ static int agrees(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_08_paths_agree) = { "08_forward", "paths_agree",
-    "a backward reads the saved block of each forward, and the stages and kernels "
+    "for each forward, a backward reads its saved block, and the stages and kernels "
     "named in the path table exist", agrees };
 
 /* ---- calls */
@@ -81,7 +81,7 @@ KCP_CHECK(check_08_paths_cover) = { "08_forward", "paths_cover",
     "in the path table every case of the judge has a row for each storage type",
     covers };
 
-/* Returns the first path that supports call c on one sequence of T tokens and R
+/* Returns the path table's first row for call c with one sequence of T tokens on R
  * ranks. */
 static const struct kcp_path *row_of(struct kcp_call c, int64_t T, int R,
                                      const struct kcp_device *d, int saved, char *why,
@@ -205,7 +205,7 @@ static int absent(struct kcp_report *rep)
     EXPECT(rep, !strcmp(kcp_path_alias("13_backward", "v3_records"), "v2_stages") &&
            !strcmp(kcp_path_alias("08_forward", "v3_records"), "v3_prepare_scan") &&
            !strcmp(kcp_path_alias("08_forward", "v2_stages"), "v2_stages"),
-           "a name that a kernel had in earlier versions selects no kernel");
+           "the old name of a renamed kernel does not select that kernel");
     return KCP_OK;
 }
 KCP_CHECK(check_08_paths_absent) = { "08_forward", "paths_absent",

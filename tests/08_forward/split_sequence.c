@@ -1,4 +1,4 @@
-/* split_sequence.c -- checks how a rank cuts segments into strips to use all SMs.
+/* split_sequence.c -- checks how a rank cuts segments into parts (strips) for all SMs.
  *
  * Book: chapter 18.  Checked by: itself, against all possible cuts.
  * Next: ref/09_chunk_backward.c. */
@@ -97,8 +97,8 @@ static int fused(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_08_fused) = { "08_forward", "strips_fused",
-    "the cost model cuts the fused forward as measured, and by the model no other "
-    "number of strips is faster", fused };
+    "the cost model cuts sequences of the fused forward as measured, and by the model "
+    "no other number of strips (parts) is faster", fused };
 
 /* A window is the range of chunks of one launch. */
 static int windows(struct kcp_report *rep)
@@ -124,13 +124,13 @@ static int windows(struct kcp_report *rep)
             before = end - at;
             at = end;
         }
-        EXPECT(rep, at == NC, "%d chunks, but the windows end after chunk %d", NC, at);
+        EXPECT(rep, at == NC, "%d chunks, but launches end after chunk %d", NC, at);
         for (int m = 2; m <= 8 && n > 1; m++)
             EXPECT(rep, kcp_launches_cost(&c, n) <= kcp_launches_cost(&c, m),
                    "%d chunks: %d windows; %d cost less", NC, n, m);
         many += n > 2;
     }
-    EXPECT(rep, many > 100, "only %d of 2000 calls have over two windows", many);
+    EXPECT(rep, many > 100, "%d of 2000 calls have over 2 windows, not > 100", many);
     return KCP_OK;
 }
 KCP_CHECK(check_08_windows) = { "08_forward", "strips_windows",
@@ -205,10 +205,10 @@ static int walks(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_08_walks) = { "08_forward", "walks",
-    "successive windows of chunks cover all chunks in order and give each strip's map,"
-    " and three planted errors are found", walks };
+    "successive launches cover all chunks in order and give the map of each strip (part"
+    " of a sequence), and three deliberate errors are found", walks };
 
-/* Checks which parts of its map (KCP_WANT_*) a rank computes window by window. */
+/* Checks which parts of a rank's map (KCP_WANT_*) are computed launch by launch. */
 static int walkers(struct kcp_report *rep)
 {
     const struct { int H, V, KG, R, r, walk; int64_t T; int strip, want; } is[] = {
@@ -245,5 +245,5 @@ static int walkers(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_08_walkers) = { "08_forward", "walkers",
-    "a rank computes the map of a window of chunks if another rank reads the map and "
-    "SMs are free, or if requested", walkers };
+    "a rank computes the map of the chunks of one launch if another rank reads the "
+    "map and SMs are free, or if requested", walkers };

@@ -1,13 +1,13 @@
-/* shorter.c -- computes chapter 10's gradients with a shorter adjoint of (I + L)^-1.
+/* shorter.c -- computes chapter 10's gradients by a shorter formula for (I + L)^-1.
  *
  * Book: chapter 18, "Backward".  Checked by: the judge, through chapter 13's program.
  * Next: tests/13_backward/mutants.c, which runs these functions instead
  * of chapter 10.
  *
- * The adjoint uses A^T dU instead of dA, w and u, but divides by beta. Chapter 13's
- * mutants therefore keep |beta| at 2^-40 or more (flag FLOOR). Sums over pairs of rows
- * use exact operands. Mutant UNROUNDED sums rounded operands, as the fast kernels do,
- * but then multiplies the sums by unrounded operands. */
+ * The formula uses A^T dU instead of dA, w and u, but divides by beta. Chapter 13's
+ * mutants therefore keep |beta| at 2^-40 or more (flag FLOOR). Sums over pairs of
+ * rows use exact operands. Mutant UNROUNDED sums rounded operands, as the fast
+ * kernels do, but then multiplies the sums by unrounded operands. */
 #include "kcp.h"
 #include "base/bf16.h"
 

@@ -21,9 +21,9 @@ static void add(const struct kcp_wy_backward *a, const struct kcp_wy_backward *x
             part[p].y[i] += by * part[p].x[i];
 }
 
-/* Adds the error that a wrong dw, computed from h transposed, causes. The error is the
- * gradient for h transposed minus the gradient for h, both with dO, dAqk and dh set to
- * 0, because every gradient is linear in (dO, dAqk, dU, dh). */
+/* Adds the error caused by a wrong dw, which is computed from h transposed. The
+ * error is the gradient for h transposed minus the gradient for h. Both have dO,
+ * dAqk and dh set to 0, because every gradient is linear in (dO, dAqk, dU, dh). */
 static int dw_turned(void *args)
 {
     const struct kcp_wy_backward *a = args;
@@ -59,8 +59,8 @@ KCP_VARIANT(m10_dw_turned) = { "10_wy_backward", "mutant_dw_turned",
     "errata 30: dw = -dU S, reads h as [V,K]", KCP_F64, KCP_HOST, "any shape",
     dw_turned, NULL };
 
-/* Adds the error that dbeta has if G replaces exp2(G): the sum over channels of dkgb (G
- * - exp2(G)) k, where dkgb = A^T dw. */
+/* Adds the error that dbeta has if G replaces exp2(G). The error is the sum over
+ * channels of dkgb (G - exp2(G)) k, where dkgb = A^T dw. */
 static int gate_for_factor(void *args)
 {
     const struct kcp_wy_backward *a = args;

@@ -49,7 +49,7 @@ static int both_maps(struct kcp_report *rep, struct batch *x, const char *what)
         }
     EXPECT(rep, !touched,
            "%s: with reuse_M, %d numbers of M were written", what, touched);
-    EXPECT(rep, !differ, "%s: with reuse_M, %d numbers of dh_ext change", what, differ);
+    EXPECT(rep, !differ, "%s: reuse_M changes %d numbers of dh_ext", what, differ);
     tensor_set_free(&own);
     return status;
 }

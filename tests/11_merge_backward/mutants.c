@@ -46,8 +46,8 @@ static double query(const struct kcp_merge_backward *a, const struct cut *x, int
                                     : exp2(G[t][x->n][0]) * q[t][x->m][i]);
 }
 
-/* Applies one chunk to X [K,cols]. If `linear` is 1 (columns of M), leaves out dO and
- * dv_local. */
+/* Applies one chunk to X [K,cols]. If `linear` is 1, X has columns of M, which need
+ * no dO or dv_local. */
 static void chunk_back(const struct kcp_merge_backward *a, const struct cut *x,
                        int cols, int linear, double *X_, double *d_, double *dU)
 {

@@ -94,8 +94,8 @@ KCP_CHECK(check_12_foreign) = { "12_h0", "foreign",
 
 /* ---- the tensors of a block, by format and mode */
 
-/* Computes the layout of a block on rank 0 of R ranks, for sequences of 1000 and 2000
- * tokens, 2 key heads, 4 value heads and K = V = 64. */
+/* Computes the layout of a saved block on rank 0 of R ranks, for sequences of 1000
+ * and 2000 tokens, 2 key heads, 4 value heads and K = V = 64. */
 static int layout_of(struct kcp_saved *s, int format, enum kcp_model model, int R,
                      int64_t L, enum kcp_save save)
 {
@@ -113,8 +113,8 @@ static int layout_of(struct kcp_saved *s, int format, enum kcp_model model, int 
     return status;
 }
 
-/* With 4 chunks per strip, the sequences have 4 and 8 strips. A map [K,V+K] is as large
- * as two states, because K = V. The batch has 3000 tokens in 48 chunks. */
+/* Parts (strips) of 4 chunks cut the sequences into 4 and 8 parts. A map [K,V+K] is as
+ * large as two states, because K = V. The batch has 3000 tokens in 48 chunks. */
 enum { ROWS = 3000 * 4, CHUNKS = 48 * 4, STATE = 64 * 64, STATES = 4 * STATE };
 static const struct {
     int format;
@@ -122,7 +122,7 @@ static const struct {
     int R, L;
     enum kcp_save save;
     const char *name;
-    size_t bytes;                  /* 0 if the block lacks the tensor */
+    size_t bytes;                  /* 0 if the saved block lacks the tensor */
 } kept[] = {
     { 1, KCP_KDA, 1, 0, KCP_RECOMPUTE, "q", ROWS / 2 * 64 * 8 },
     { 1, KCP_KDA, 1, 0, KCP_RECOMPUTE, "rstd_k", ROWS / 2 * 8 },

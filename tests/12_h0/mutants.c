@@ -51,12 +51,12 @@ static int mutate(struct kcp_h0 *a, int flags)
 #define MUTANT(ident, flags, why) RECORD(ident, "mutant_" #ident, flags, why)
 
 RECORD(twin, "twin", 0, "correct: runs the mutants' code without a mistake");
-MUTANT(keeps_last, LAST, "errata 6: keeps the last segment's state, not the first's");
+MUTANT(keeps_last, LAST, "errata 6: saves the last segment's state, not the first's");
 MUTANT(no_fill, NO_FILL, "does not write h_back of segments after the first");
 MUTANT(no_start, NO_START, "sets h_back of later segments to 0 even if h0 is given");
-MUTANT(to_last, SHIFTED, "copies the kept state to the last segment, not the first");
+MUTANT(to_last, SHIFTED, "copies the saved state to the last segment, not the first");
 MUTANT(turned, TURNED, "reads the state as [V,K]");
 MUTANT(one_head, ONE_HEAD, "every head gets the state of head 0");
-MUTANT(everywhere, EVERYWHERE, "copies the kept state to all segments, not one");
-MUTANT(from_start, FROM_START, "keeps h0 of the first segment, not the merged state");
+MUTANT(everywhere, EVERYWHERE, "copies the saved state to all segments, not one");
+MUTANT(from_start, FROM_START, "saves h0, not the first segment's exchanged state");
 MUTANT(writes_nothing, NOTHING, "returns at once");

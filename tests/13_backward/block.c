@@ -2,8 +2,8 @@
  *
  * Book: chapter 12, "What each mode keeps". Checked by: the judge. Next:
  * tests/13_backward/strips.c. Variant twin_modes is correct. It reads A and Aqk from
- * the block and, in mode save-all, h and v_new. In mode light, twin_modes normalises q
- * and k. Mutants read a wrong row or tensor. */
+ * the block and, in mode save-all, h and v_new. In mode light, twin_modes normalises
+ * q and k again. Mutants read a wrong row or tensor. */
 #include "wrong.h"
 
 static int mode(const struct wrong_rank *x)

@@ -27,8 +27,8 @@ static int one_rank(struct kcp_report *rep)
     return each_model(rep, BATCH, cuts_agree);
 }
 KCP_CHECK(check_13_one_rank) = { "13_backward", "one_rank",
-    "all forms on 1 to 12 ranks, with uneven cuts and empty ranks, agree with the"
-    " recurrence to 1e-12", one_rank };
+    "all exchange forms on 1 to 12 ranks, with uneven cuts and empty ranks, agree"
+    " with the recurrence to 1e-12", one_rank };
 
 static int canonical(struct kcp_report *rep)
 {
@@ -94,8 +94,8 @@ static int gpu_modes(struct kcp_report *rep)
     return err;
 }
 KCP_CHECK(check_13_gpu_modes) = { "13_backward", "gpu_modes",
-    "on a GPU, light and save-all with a block of chunks give the bits of "
-    "recompute", gpu_modes };
+    "on a GPU, modes light and save-all (block format `chunks`) give the bits of "
+    "mode recompute", gpu_modes };
 
 /* Checks which of rank r's scans run in the first and in the second GPU launch. Each
  * segment must have exactly one reverse scan and one scan of states (no scan of states

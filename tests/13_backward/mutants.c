@@ -3,8 +3,8 @@
  *
  * Book: chapter 13.  Checked by: the judge, which must reject each mutant and pass the
  * twin.  Next: tests/14_conv/mutants.c.
- * The code is a copy of ref_backward. Each stage that the code calls is the reference,
- * or a mutant of chapters 04 and 09 to 11. The exchange sends each map to all ranks. */
+ * The code is a copy of ref_backward. The code calls the stages' references, or
+ * mutants of chapters 04 and 09 to 11. The exchange sends each map to all ranks. */
 #include "wrong.h"
 
 extern const struct kcp_variant m04_decay_first, m09_decay_first, m09_in_order,
@@ -125,11 +125,11 @@ MUTANT(dS_decayed, "errata 8: the map decays dS before dU = kg dS",
        .m11 = &m11_decay_first);
 MUTANT(dS_decayed_too, "errata 8: the reverse scan decays dS before dU = kg dS",
        .c09 = &m09_decay_first);
-MUTANT(in_order, "errata 17: the map's scan goes from the first chunk to the last",
+MUTANT(in_order, "errata 17: the map's scan visits chunks first to last, not reversed",
        .m11 = &m11_in_order);
 MUTANT(own_M, "errata 18: dS_r = M_r dS_{r+1} + dH_{r+1}", .flags = OWN_M);
 MUTANT(not_turned, "applies M instead of M^T", .flags = NOT_TURNED);
-MUTANT(outward, "errata 19: folds from the nearest later rank to the last",
+MUTANT(outward, "errata 19: applies maps in reverse: nearest later rank first",
        .flags = OUTWARD);
 MUTANT(beta_outside, "errata 34: puts beta outside the sum", .wy10 = &m10_beta_outside);
 MUTANT(diagonal, "errata 38: dG has terms that do not cancel in bf16",
@@ -154,7 +154,7 @@ MUTANT(empty_0, "sets dh0 of a sequence without tokens to 0", .flags = EMPTY_0);
 MUTANT(as_kv, "reads dht and writes dh0 as [K,V] in layout [V,K]", .flags = AS_KV);
 MUTANT(writes_nothing, "returns at once", .flags = NOTHING);
 
-/* The next variants use the shorter adjoint of the solve (chapter 18). */
+/* The next variants differentiate (I + L)^-1 by the shorter formula of chapter 18. */
 RECORD(twin_shorter, "twin_shorter", "correct: uses the shorter adjoint",
        .flags = FLOOR, .wy10 = &m10_shorter);
 MUTANT(no_floor, "divides by beta even if it is 0", .wy10 = &m10_shorter);
@@ -167,15 +167,15 @@ MUTANT(unrounded, "multiplies sums of rounded operands by unrounded operands",
 
 /* The next variants cut sequences into parts called strips (chapter 18). */
 RECORD(twin_strips, "twin_strips", "correct: cuts into strips", .flags = STRIPS);
-MUTANT(strips_outward, "folds from the nearest later strip to the last",
+MUTANT(strips_outward, "applies maps of strips in reverse: nearest later part first",
        .flags = STRIPS | OUTWARD);
-MUTANT(strips_not_turned, "applies a strip's M instead of M^T",
+MUTANT(strips_not_turned, "applies M of a strip (a part) instead of M^T",
        .flags = STRIPS | NOT_TURNED);
-MUTANT(strips_neighbour, "dS is only dh_ext of the next strip",
+MUTANT(strips_neighbour, "dS of a part (strip) is only dh_ext of the next part",
        .flags = STRIPS | NEIGHBOUR);
-MUTANT(strips_next_start, "a strip starts from the next strip's state, not its own",
+MUTANT(strips_next_start, "a part (strip) starts from the next part's state",
        .flags = STRIPS | NEXT_START);
-MUTANT(strips_no_dht, "the last strip ignores dht", .flags = STRIPS | NO_DHT);
+MUTANT(strips_no_dht, "the last part (strip) ignores dht", .flags = STRIPS | NO_DHT);
 
 /* The next variants read the saved block (chapter 12). */
 RECORD(twin_modes, "twin_modes", "correct: reads the saved block", .flags = OF_BLOCK);

@@ -2,12 +2,12 @@
  *
  * Book: chapter 18, "Backward".  Checked by: the judge, which must reject the mutant
  * and pass the twin.  Next: mutants.c.
- * The kernel works backward in steps of 32 rows and stores dS times 2^a, where a is the
- * sum of a step's log2 decays up to row 15. Before each step the kernel multiplies the
- * stored dS by 2^(E - a + a'), where E is the step's whole sum and a' is the following
- * step's a. In fp32 this factor becomes 0 below 2^-126. The factor 0 is wrong, because
- * a row whose running sum of log2 decays is G needs dS / 2^(G - a), which is not
- * small. */
+ * The kernel works backward in steps of 32 rows and stores dS times 2^a, where a is
+ * the sum of a step's log2 decays up to row 15. Before each step the kernel
+ * multiplies the stored dS by 2^(E - a + a'), where E is the sum over all rows of
+ * the step and a' is the following step's a. In fp32 this factor becomes 0 below
+ * 2^-126. The factor 0 is wrong, because a row needs dS / 2^(G - a), which is not
+ * small. G is the row's running sum of log2 decays. */
 #include "ref.h"
 
 #include <math.h>
@@ -22,7 +22,7 @@ enum { Q, KEYS, DECAYS, BETA, DQ, DK, DG, DBETA, RSTD_Q, RSTD_K, SUMS, DA, DDT, 
        OUT, ARRAYS };
 
 /* Runs chapter 01 on tokens t0 to t1 - 1 from the state S. Forward writes the state
- * after these tokens to `to`. Backward replaces dS after these tokens (`to`) by dS
+ * after these tokens to `to`. Backward replaces `to`, dS after these tokens, by dS
  * before them. */
 static int step(const struct kcp_backward *a, double **x, enum kcp_pass pass,
                 int64_t t0, int64_t t1, const double *S, double *to)

@@ -3,8 +3,8 @@
  *
  * Book: chapter 18, "Fill the processors".  Checked by: the judge.
  * Next: tests/13_backward/checks.c.
- * The strips are the segments of a canonical plan for one rank. The state at the start
- * of a strip comes from forward. The mutants combine the strips' maps wrongly. */
+ * A plan for one rank has the strips as segments. The state at the start of a strip
+ * comes from forward. The mutants combine the strips' maps wrongly. */
 #include "wrong.h"
 
 /* Returns the tokens per strip: C strip_chunks, or C if strip_chunks is 0. */

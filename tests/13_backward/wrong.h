@@ -19,7 +19,7 @@ enum {
     NEXT_H = 1 << 20, OTHER_HEAD = 1 << 21, WRONG_GATE = 1 << 22, AS_GIVEN = 1 << 23,
 };
 
-struct mistake {                   /* flags, and mutants of stages or NULL */
+struct mistake {                   /* flags; mutants that replace stages, or NULL */
     int flags;
     const struct kcp_variant *c04, *c09, *wy10, *m11;
 };
@@ -71,8 +71,8 @@ int wrong_carry(struct wrong_rank *x);
 /* wrong_factors and wrong_states (block.c) read the saved block if OF_BLOCK is set. */
 int wrong_factors(struct wrong_rank *x, struct kcp_gate g, struct kcp_wy y);
 void wrong_states(struct wrong_rank *x);
-/* Cuts this rank's sequences into strips. Returns KCP_NA for several ranks or a
- * canonical plan. */
+/* Cuts this rank's sequences into strips (parts). Returns KCP_NA for several ranks
+ * or a canonical plan. */
 int wrong_strips(struct wrong_rank *x);
 
 #endif

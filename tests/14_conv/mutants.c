@@ -58,7 +58,7 @@ static int64_t shard_token(const struct kcp_plan *p, int64_t i)
 }
 
 /* Copies row t of `all` to `buf` as the owner of token `at` reads that row, with the
- * errors that `flags` select. A lost row is copied as 0. */
+ * errors that `flags` select. A row that an error loses becomes 0. */
 static const double *row_for(const struct kcp_conv *a, const double *all, int64_t at,
                              int64_t t, int flags, double *buf)
 {

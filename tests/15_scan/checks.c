@@ -33,8 +33,8 @@ static int each_mask(struct kcp_report *rep, const char *words,
 
 static int tree(struct kcp_report *rep) { return each_mask(rep, BATCH, cuts_agree); }
 KCP_CHECK(check_15_walks) = { "15_scan", "walks",
-    "on 1 to 12 ranks with any cuts, masks and forms, outputs and gradients agree "
-    "with the recurrence to 1e-12, and sent bytes equal the formula", tree };
+    "on 1 to 12 ranks with any cuts, masks and exchange forms, outputs and gradients "
+    "agree with the recurrence to 1e-12, and sent bytes equal the formula", tree };
 
 static int canonical(struct kcp_report *rep)
 {

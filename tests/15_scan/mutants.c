@@ -1,4 +1,4 @@
-/* mutants.c -- computes Spike-KDA with one deliberate error per flag (twin: no flag).
+/* mutants.c -- computes Spike-KDA with one error per flag, and correctly without flag.
  *
  * Book: chapter 15.  Checked by: the judge, which must reject each mutant.
  * Next: tests/15_scan/wrong.c.

@@ -21,8 +21,8 @@ static int every_cut(struct kcp_report *rep)
     return each_model(rep, BATCH, cuts_agree);
 }
 KCP_CHECK(check_16_every_cut) = { "16_family", "every_cut",
-    "on 1 to 12 ranks with any cuts and forms, outputs and gradients agree with "
-    "the token recurrence to 1e-12", every_cut };
+    "on 1 to 12 ranks with any cuts and exchange forms, outputs and gradients agree "
+    "with the token recurrence to 1e-12", every_cut };
 
 static int canonical(struct kcp_report *rep)
 {

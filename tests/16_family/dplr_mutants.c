@@ -1,4 +1,4 @@
-/* dplr_mutants.c -- computes DPLR with one deliberate error per flag (twin: no flag).
+/* dplr_mutants.c -- computes DPLR with one error per flag, and correctly without flag.
  *
  * Book: chapter 16.  Checked by: the judge, which must reject each mutant.
  * Next: ref/16_family.c.
@@ -96,7 +96,7 @@ static const struct family_model model = { "dplr", 2, NULL, NULL, form, form_bac
 
 #define DPLR(ident, flag, why) WRONG(KCP_DPLR, model, ident, flag, why)
 DPLR(twin_dplr, 0, "correct: runs DPLR")
-DPLR(mutant_dplr_after_decay, AFTER_DECAY, "applies a after the decay, not before it")
+DPLR(mutant_dplr_after_decay, AFTER_DECAY, "applies vector a after, not before, decay")
 DPLR(mutant_dplr_no_Aak, NO_AAK, "a^T S omits k v of earlier tokens of the chunk")
 DPLR(mutant_dplr_no_Aab, NO_AAB, "a^T S omits b u of earlier tokens of the chunk")
 DPLR(mutant_dplr_w_sign, W_SIGN, "uses a wrong sign of w")

@@ -1,4 +1,4 @@
-/* gdn2_mutants.c -- computes GDN-2 with one deliberate error per flag (twin: no flag).
+/* gdn2_mutants.c -- computes GDN-2 with one error per flag, and correctly without flag.
  *
  * Book: chapter 16.  Checked by: the judge, which must reject each mutant.
  * Next: tests/16_family/dplr_mutants.c.
@@ -102,6 +102,6 @@ GDN2(mutant_gdn2_undecayed, W_UNDECAYED,
      "errata 1: the delta rule uses the undecayed state")
 GDN2(mutant_gdn2_omega_late, OMEGA_OF_DELTA, "omega scales v - S^T k, not v only")
 GDN2(mutant_gdn2_no_solve, NO_SOLVE, "backward omits the transposed solve")
-GDN2(mutant_gdn2_b_outside, B_OUTSIDE, "dk of the erased part omits b")
+GDN2(mutant_gdn2_b_outside, B_OUTSIDE, "the gradient of b k gives dk without factor b")
 GDN2(mutant_gdn2_db_direct, DB_DIRECT, "omits the gradient of L")
 GDN2(mutant_gdn2_sign, ONE_SIGN, "the gradient of w has the wrong sign")

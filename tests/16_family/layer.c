@@ -34,8 +34,8 @@ static int by_layer(struct kcp_report *rep)
     return status;
 }
 KCP_CHECK(check_16_layer) = { "16_family", "layer",
-    "kcp_layer_family gives the bits of the reference for all forms and tables of "
-    "owners", by_layer };
+    "kcp_layer_family gives the bits of the reference for all exchange forms and "
+    "tables of owners", by_layer };
 
 static int run_scan_layer(void *args)
 {

@@ -78,7 +78,7 @@ static int bytes(struct kcp_report *rep)
 }
 KCP_CHECK(check_16_wire) = { "16_family", "wire",
     "GLA sends K numbers of M, or K^2 if requested, and DPLR and GDN-2 send K^2; "
-    "in each form, each rank sends the expected bytes", bytes };
+    "in each exchange form, each rank sends the expected bytes", bytes };
 
 static int diagonal(struct kcp_report *rep)
 {
@@ -96,5 +96,5 @@ static int diagonal(struct kcp_report *rep)
     return status;
 }
 KCP_CHECK(check_16_diagonal) = { "16_family", "diagonal",
-    "in every form GLA gives equal bits whether it sends only the diagonal of M "
-    "or all of M", diagonal };
+    "in every exchange form GLA gives equal bits whether it sends only the diagonal "
+    "of M or all of M", diagonal };

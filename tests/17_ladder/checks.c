@@ -110,9 +110,9 @@ static int swizzled(struct kcp_report *rep)
 KCP_CHECK(check_17_swizzled) = { "17_ladder", "swizzled",
     "the swizzled scan has no bank conflict", swizzled };
 
-/* Checks how many sectors of 32 bytes a load fetches. If each lane loads 16 contiguous
- * bytes, a warp fetches 16 sectors from one row, but 32 sectors from 32 rows, because
- * half of each sector is then unused. One number per lane from 32 rows also takes 32
+/* Checks how many sectors of 32 bytes a load fetches. If each lane loads 16
+ * contiguous bytes, a warp fetches 16 sectors from one row. From 32 rows it fetches
+ * 32 sectors, and uses half of each. One number per lane from 32 rows also takes 32
  * sectors. */
 static int sectors(struct kcp_report *rep)
 {
@@ -153,7 +153,7 @@ static int in_flight(struct kcp_report *rep)
     block_commit(&q);
     block_wait(&q, 1);
     EXPECT(rep, to[1] == 2 && isnan(to[2]),
-           "a wait for all groups except one must complete only the first copy");
+           "a wait for all groups but one completes the wrong copies");
     block_wait(&q, 0);
     EXPECT(rep, to[2] == 3 && to[3] == 4 && !q.n,
            "a wait for all groups leaves a copy incomplete");

@@ -72,7 +72,7 @@ KCP_CHECK(check_17_operations) = { "18_hopper", "floor_operations",
     "chapters 03 and 04 take 6 D^2 + 5 C D + C^2 / 3 multiply-adds per token",
     floor_operations };
 
-/* Compares kcp_strip_cost with t(m), the cost in scan steps of m equal strips. */
+/* Compares kcp_strip_cost with t(m), the scan steps of m equal strips (parts). */
 static int split(struct kcp_report *rep)
 {
     for (int HV = 1; HV <= 160; HV++)

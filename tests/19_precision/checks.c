@@ -47,7 +47,7 @@ static void draw(struct chunk *c, struct stream *s, int integers)
         c->last[p] = integers ? -(p % 2) : -0.01 * p;
 }
 
-/* Returns |x - X| / |X|, where one chunk maps I to x in unit f, and to X if exact. */
+/* Returns |x - X| / |X|: unit f computes x, a chunk's map of I, and X is exact. */
 static double error_of(const struct chunk *c, enum unit f)
 {
     static double X[K][W];

@@ -7,9 +7,9 @@
 #include "tests/03_wy/batch.h"
 
 enum mistake { NONE, FASTEST, WHOLE, FORGOTTEN, MISTAKES };
-static const char *const mistake_name[] = { "", "the channel that decays most",
-    "the channel that decays least over all tokens",
-    "no growth if beta |k|^2 is above 2" };
+static const char *const mistake_name[] = { "",
+    "uses the channel that decays most", "uses one channel for all tokens",
+    "omits the growth of M where beta |k|^2 exceeds 2" };
 
 /* Multiplies beta by `factor`, but limits beta to 2.2. If `turns` is 1, a channel
  * decays only in every other token. Then computes the maps again. */
@@ -104,7 +104,7 @@ static int bounds(struct kcp_report *rep)
            "only %d maps have a norm |M| above half its bound, expected over 20", near);
     for (int w = FASTEST; w < MISTAKES; w++)
         EXPECT(rep, status || exceeded[w] > 0,
-               "wrong bound (%s): no norm |M| exceeds it",
+               "bound with mistake (%s): expected a norm |M| above it, found none",
                mistake_name[w]);
     return status;
 }

@@ -49,9 +49,9 @@ static int levels(struct kcp_report *rep)
         EXPECT(rep, fabs(got - want) < 1e-9,
                "%d ranks: two levels take %g us, expected %g us", R, got, want);
         EXPECT(rep, R == 4096 || (more >= step && more <= step + 2 * t_MM()),
-               "doubling %d ranks adds %g us, one step takes %g us", R, more, step);
+               "doubling %d ranks adds %g us, expected a step of %g us", R, more, step);
         EXPECT(rep, R < 64 || got < one / 2,
-               "%d ranks: two levels take %g us, one level takes %g us", R, got, one);
+               "%d ranks: two levels take %g us, over half of one, %g us", R, got, one);
     }
     return KCP_OK;
 }

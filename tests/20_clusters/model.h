@@ -8,8 +8,8 @@
 #include <math.h>
 #include <string.h>
 
-/* `a`: latency in us, `bw`: bytes per us. The numbers inside a node were measured on
- * four H200s and rounded. `between` assumes one 400 Gbit/s card per GPU. */
+/* `a` is the latency in us, `bw` are bytes per us. `inside` a node was measured on four
+ * H200s and rounded. `between` nodes assumes one 400 Gbit/s card per GPU. */
 struct wire { double a, bw; };
 static const struct wire inside = { 10, 380e3 }, between = { 20, 45e3 };
 static const double HV = 32, K = 128, V = 128, rate = 10e6;   /* rate: flop/us, fp32 */
@@ -87,7 +87,7 @@ static inline double two_levels(int R, int g)
         }
         memcpy(node, next, sizeof node);
     }
-    for (int j = 1; j < m; j++)             /* time of one state and one product */
+    for (int j = 1; j < m; j++)             /* sends one state, applies one map */
         last = fmax(last, node[j] + inside.a + B() / inside.bw + t_MS());
     return last;
 }

@@ -100,8 +100,8 @@ static int from(struct kcp_comm *host, void *arg)
 }
 
 /* Splits the ranks into halves in reversed order, then splits off the last rank.
- * Communicators are freed only when no GPU has work left, because NCCL then frees host
- * memory, and freeing host memory waits for all GPUs. */
+ * Freeing a communicator frees host memory, and this waits for all GPUs. So
+ * communicators are freed only when no GPU has work left. */
 static int split(struct kcp_comm *world, void *arg)
 {
     struct job *j = arg;

@@ -131,7 +131,7 @@ static int poke(char **v)
 }
 
 /* Replaces array [R,...] by the sum [...] of its rows. Row r is rank r's
- * part of the sum. Fails if rows 0 and 1 are equal, because ranks' parts differ. */
+ * part of the sum. Fails if rows 0 and 1 are equal, because two parts must differ. */
 static void add_rows(struct npy *a)
 {
     double *x = a->data;

@@ -8,11 +8,10 @@
 # A row of cases.tsv has a program, an exit status, a grep pattern, arguments, values, and
 # commands that run first, all in shell syntax. A row with values runs once per value, with
 # $x set to the value. A $x at the start of the arguments is replaced by the value before
-# the shell reads the line. Pattern `=` means the first word of the arguments. Each run
-# gets a fresh copy of the folder that is made by the nearest row `folder` above the run's
-# row. If the status is 2, stderr must be one line "kcp-...: ..." that contains the
-# pattern, stdout must be empty, and no file `out` may be made. If the status is not 2, the
-# output must contain the pattern.
+# the shell reads the line. Pattern `=` means the first word of the arguments. Each run gets
+# a fresh copy of a folder, made by the nearest row `folder` above the run's row. If the
+# status is 2, stderr must be one line "kcp-...: ..." that contains the pattern, stdout must
+# be empty, and no file `out` may be made. Otherwise, the output must contain the pattern.
 B=$(cd "${1:-build}" && pwd) || exit 2
 top=$(cd "$(dirname "$0")/../.." && pwd) only=${2:-}
 W=$(mktemp -d) || exit 2

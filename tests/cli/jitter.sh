@@ -21,12 +21,12 @@ export LC_ALL=C
 # window is omitted, although other ranks need its map. In `one_factor` and `steps_factor`,
 # a decay underflows. In `maps_exit`, a block ends while the cluster's other block still
 # uses its barriers. In `share_beta`, `wide_decay` and `wide_decay_gdn`, beta is wrong or a
-# decay is missing, but only in cases with many heads. The list lacks four waits, without
-# which nothing fails on an H100. Without the named barrier before kb dSa, each warp still
-# reads only columns that it wrote. Without the wait for `dots`, new values are loaded 1 us
-# after the products that read the old values. Without the wait for values, values still
-# arrive before chain.cuh reads them, because gates arrive later. Without the wait before
-# the second load of the last step's g, `finish` has already read the previous g.
+# decay is missing, but only in cases with many heads. The list omits four waits, because
+# no case fails without them on an H100. Without the named barrier before kb dSa, each warp
+# still reads only columns that it wrote. Without the wait for `dots`, new values are loaded
+# 1 us after the products that read the old values. Without the wait for values, values
+# still arrive before chain.cuh reads them, because gates arrive later. Without the wait
+# before the second load of the last step's g, `finish` has already read the previous g.
 mistakes() {
     all_mistakes | awk -F '|' -v only=" $MISTAKES " \
         'only == "  " || index(only, " " $1 " ")'

@@ -73,7 +73,7 @@ grade 4 && fail 'status 0 for a lab with lost points'
 grep -q '  right: segment 0: .* last 0' "$W/output" && grep -q '^Lab 4, .*: 6/18' "$W/output" && pass ||
     fail "make grade LAB=4: $(cat "$W/output")"
 hand_in 15_blelloch ';'; printf '#include "15_scan.h"\n' >"$file"; loses scan_up
-# An answer whose ranks all send before they receive loses points, as it hangs over NCCL.
+# An answer in which all ranks send before they receive hangs over NCCL, so loses points.
 hand_in 07c_chain ';'
 answer 07c_chain 's/= err ? err : x->comm->group.*/= err;/; s/err = group_end(.*/;/' >"$file"
 grade 07c_chain && fail 'status 0 for a chain that waits for itself'

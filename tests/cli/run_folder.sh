@@ -47,7 +47,7 @@ for ms in 01 02 03 05 08 13 21 34; do
     done
     [ $good = yes ] && pass || fail "killed after $ms ms: $(ls out*)"
 done
-# After two concurrent runs, the folder must have all files of one run and none of the other.
+# After two concurrent runs, the folder must have all files of one run, none of the other.
 gives second --scale 2
 for i in 1 2 3 4 5 6 7 8; do
     rm -rf out out.*

@@ -36,7 +36,7 @@ trap 'exit 1' INT TERM
 wrong() { echo "slurm.sh: $*"; failed=1; }
 chmod 755 "$W"
 mkdir "$W/state" "$W/munge" && chmod 700 "$W/munge"
-# Selects three ports that concurrent runs of this script do not use, below ephemeral ports.
+# Selects three ports below the ephemeral ports, others than concurrent runs of this script.
 host=$(hostname) port=$((10000 + $$ % 5000 * 3))
 head -c 64 /dev/urandom >"$W/munge/key" && chmod 600 "$W/munge/key"
 cat >"$W/slurm.conf" <<END

@@ -11,7 +11,7 @@ W=$(mktemp -d) || exit 2
 trap 'rm -rf "$W"' EXIT
 unset RANK WORLD_SIZE MASTER_ADDR MASTER_PORT KCP_PLANT
 export KCP_LIB="$B/libkcp.so" OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=1
-# Ranks connect over loopback, so the address of this machine's name does not matter.
+# Ranks connect over loopback, so the address of the host's name is not used.
 export GLOO_SOCKET_IFNAME="${GLOO_SOCKET_IFNAME:-lo}"
 stop() {                         # prints WHAT, the errors and the end of the log
     echo "torch.sh: $*:"

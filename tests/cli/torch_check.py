@@ -430,7 +430,7 @@ def single():
         one_case("float32 gates, rounded", 6, LONG, (2, 2, 128, 128), gpu(B16, F32),
                  limits="rounded", round_gates=True)
         return
-    # A batch of B rows must equal B packed sequences. A CPU computes all types in double.
+    # A batch of B rows must equal B packed sequences. On CPUs, KCP computes in double.
     x, _, _ = draw(3, (0, 40), 1, 2, 8, 8, options())
     to = lambda kind: {n: t if t is None else t.to(kind) for n, t in x.items()}
     split = {n: None if t is None else t.reshape(2, 20, *t.shape[2:])
@@ -458,7 +458,7 @@ def single():
 
 
 def some_grads(x, learned=(), mode=torch.enable_grad):
-    """Returns outputs, and the gradients of inputs that require one."""
+    """Returns outputs, and the gradients of the inputs named in `learned`."""
     x = {n: t if t is None or n not in learned else t.detach().requires_grad_()
          for n, t in x.items()}
     with mode():
@@ -478,8 +478,8 @@ def conv_outputs(**x):
 
 
 def false_hits(f, calls):
-    """Runs each pair of calls in both orders. Returns how many results differ from the
-    results of the same call alone."""
+    """Runs each pair of calls in both orders. Returns how many results differ from
+    those of the call run alone."""
     want = []
     for more in calls:
         kcp_torch.release()                   # empties the cache of calls
@@ -582,14 +582,14 @@ def ranks():
     world = dist.distributed_c10d._get_default_group()
     R, name = world.size(), f"{world.size()} ranks"
     for i, (what, cu, sizes, o) in enumerate(CASES):
-        # One KDA and one GDN case run with all forms of the exchange, other cases with one.
+        # One KDA and one GDN case run with all exchange forms, the others with one.
         for form in FORMS if i in (3, 6) else (FORMS[i % 4],):
             one_case(f"{what}, {form}, {name}", 40 + i, cu, sizes, o, form, world,
                      chunk=64 if CUDA else 16)
     uneven = [0] * (R - 1) + [cu[-1] // 2, cu[-1]]
     one_case("ranks without tokens", 50, *CASES[1][1:], group=world,
              cuts=uneven[:-2] + [CASES[1][1][-1] // 2, CASES[1][1][-1]])
-    # The state crosses shards shorter than the window of W rows, and an empty shard.
+    # The convolution's state crosses shards shorter than W rows, and an empty shard.
     act, bound, steps = (B16, LIMITS[B16][0], range(1, R)) if CUDA else (D, 1e-12, range(1, R))
     for W in (4, 1, 7):
         for states in (True, False):
@@ -625,7 +625,7 @@ def ranks():
         outs.append([h] + [y[n].grad for n in TOKENS])
     for n, a, b in zip(("o",) + TOKENS, *outs):
         close(a, c.shard(b), f"two layers, checkpointed, {n}")
-    # Every rank must have the complete gradients.
+    # Every rank must have the gradients summed over all ranks.
     A = [x["A_log"].clone().requires_grad_() for _ in range(2)]
     for p, whole in zip(A, (False, True)):
         h, _ = call({n: c.shard(t) if n in TOKENS else p if n == "A_log" else t

@@ -17,8 +17,8 @@ reported as a second place, because a warpgroup passes a barrier before wgmma.
 
 threads_alone.tsv lists pairs that are correct, because only threads read the written
 bytes. The exit status is 1 if a pair is not in that list, or a line of the list is not
-found. --plant removes each fence in a copy of the tree. Then a new pair must appear.
---print prints the pairs.
+found. --plant removes one fence at a time in a copy of the tree. Each removal must give
+a new pair. --print prints the pairs.
 """
 import argparse
 import glob
@@ -30,8 +30,8 @@ import sys
 import tempfile
 
 LIST = "tests/proxy/threads_alone.tsv"
-# Number of fences per file whose removal this program cannot find, because a barrier for
-# threads follows the write, and another warp issues the load that overwrites the bytes.
+# For each file, how many fences can be removed without this program noticing: a barrier for
+# threads follows the write to shared memory, and another warp issues the overwriting load.
 UNSEEN = {"cuda/17_ladder/v8_tma_sm90.cu": 1,
           "cuda/18_hopper/backward/finish_gdn_sm90.cu": 2}
 # The kind of an instruction is the first pattern that matches the instruction's beginning.
@@ -158,7 +158,7 @@ def pairs_of_file(path):
 
 
 def text_of(tree, place):
-    """Returns the text of a place's line, because line numbers change."""
+    """Returns the text of a place's source line, because line numbers change."""
     file, number = place
     if number == 0:
         return "a load\tof the copy engine"
@@ -172,7 +172,7 @@ def pairs(tree, files):
 
 
 def objects_of(build):
-    """Returns PTX files whose source exists. An old build may have more files."""
+    """Returns PTX files whose source exists. An old build may have others too."""
     found = glob.glob(build + "/ptx/**/*.ptx", recursive=True)
     return sorted(p for p in found
                   if os.path.exists(os.path.relpath(p, build + "/ptx")[:-4] + ".cu"))
@@ -204,8 +204,8 @@ def without_fence(tree, file, at, build, known):
 
 
 def plant(build, known):
-    """Removes one fence at a time. Returns 1 unless exactly the removals listed in
-    UNSEEN give no new pair."""
+    """Removes one fence at a time. Returns 0 if each removal gives a new pair except
+    the removals counted in UNSEEN, else 1."""
     seen, missed = 0, {}
     with tempfile.TemporaryDirectory() as tree:
         files = ["Makefile", "ref", "cuda", *glob.glob("bench/*.mk"),
