@@ -31,8 +31,8 @@ static void write_state(int K, int V, enum kcp_layout layout, double S[K][V],
 
 /* Computes one token of one head. The argument `x` is the token's v:
  *   S <- diag(exp g) S      e = v - S^T k      S <- S + k (beta e)^T
- * If Sd [K,V] is not NULL, Sd receives the state after the decay and before the update,
- * which the adjoint needs. e [V] is always written. */
+ * If Sd [K,V] is not NULL, stores in Sd the state between decay and update, because
+ * the adjoint needs this state. e [V] is always written. */
 static void step(int K, int V, int KG, double S[K][V], const double *k, const double *x,
                  const double *g, double beta, double *Sd, double *e)
 {
@@ -77,8 +77,8 @@ static int head_forward(const struct kcp_step *a, int n, int head)
     return S && e ? KCP_OK : KCP_NO_MEMORY;
 }
 
-/* The values of one token that the adjoint needs: S is the state after the token, and
- * Sd and e are the results of step(). */
+/* The values of one token that the adjoint reads. S is the state after the token.
+ * step() computes Sd and e. */
 struct trace { void *S, *Sd, *e; };
 
 /* Computes the adjoint of one token. On entry dS is the gradient of S_t through later
@@ -140,9 +140,9 @@ static void replay(const struct kcp_step *a, int head, int64_t t0, int64_t t1,
     }
 }
 
-/* Computes the backward pass of one head of one sequence. A forward pass stores every
- * B-th state, B = ceil(sqrt(length)). Then the states of B tokens at a time are
- * recomputed, starting with the last B tokens, so memory grows as sqrt(length). */
+/* Computes the backward pass of one head of one sequence. A forward pass stores
+ * every B-th state, B = ceil(sqrt(length)). Backward then recomputes the states of B
+ * tokens at a time, last tokens first, so memory grows as sqrt(length). */
 static int head_backward(const struct kcp_step *a, int n, int head)
 {
     const int HV = a->HV, K = a->K, V = a->V;

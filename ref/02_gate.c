@@ -95,8 +95,8 @@ static double beta_backward(enum kcp_beta_form form, double raw, double dbeta)
 }
 
 /* G_t = log2(e) times the sum of g over the chunk's tokens up to t. Each segment starts
- * a new chunk. A gate below -750 is replaced by -750, because exp(-750) is 0 in double.
- * A gate of -1e30, which marks a reset, would round away the other gates in the sum. */
+ * a new chunk. Gates below -750 become -750, because exp(-750) is 0 in double.
+ * Otherwise a gate of -1e30 (a reset) would round away the sum's other gates. */
 static void chunk_sum(const struct kcp_gate *a)
 {
     const int HV = a->HV, KG = a->KG, *cu = a->cu;

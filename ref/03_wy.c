@@ -2,8 +2,8 @@
  *
  * Book: chapter 03.  Checked by: tests/03_wy/checks.c.  Next: ref/04_chunk.c.
  *
- * All exponents G_i - G_j have i >= j and are <= 0, so exp2 cannot overflow. Aqk and L
- * share each value of exp2. */
+ * All exponents G_i - G_j have i >= j and are <= 0, so exp2 cannot overflow. Each
+ * value of exp2 is computed once, for both Aqk and L. */
 #include "checked.h"
 #include "ref.h"
 #include <math.h>

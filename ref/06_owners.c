@@ -18,8 +18,8 @@ static int64_t pieces(enum kcp_spread spread, int64_t length, int R, int64_t str
 }
 
 /* owner_of() returns the rank that owns range i of a sequence. begin_of() returns the
- * range's first token: floor(i length / P) if the P ranges are not stripes. No product
- * overflows. */
+ * range's first token: floor(i length / P) if the P ranges are not stripes. begin_of()
+ * computes no product that can overflow. */
 //> zigzag
 static int owner_of(enum kcp_spread spread, int64_t i, int R)
 {

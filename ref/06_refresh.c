@@ -3,8 +3,8 @@
  * Book: chapter 06, "The next batch".  Checked by: tests/06_plan/refresh.c.
  * Next: ref/07_merge.c.
  *
- * A CUDA graph or an args struct that points into a plan stays valid for another batch
- * if only the lengths of sequences have changed. */
+ * If two batches differ only in the lengths of sequences, a CUDA graph or an args
+ * struct that points into the plan stays valid. */
 #include "checked.h"
 
 #include <string.h>

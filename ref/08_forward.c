@@ -8,8 +8,8 @@
 #include <string.h>
 
 //> fore
-/* The tensors of a forward pass. `own` holds the tensors that are not in the saved
- * block, and is freed at the end. */
+/* The tensors of a forward pass. `own` holds those that are not in the saved block
+ * (the memory for backward), and is freed at the end. */
 struct fore {
     const struct kcp_forward *a;
     const struct kcp_plan *plan;

@@ -18,7 +18,7 @@ struct backward_rank {
     double *dq, *dk, *dbeta, *dg, *dA_part, *ddt_part;               /* chapter 10 */
 };
 
-/* CALL declares a struct `name` with this rank's call. STAGE also copies the grid. */
+/* CALL declares a struct `name` with this rank's call. STAGE adds cu, cn and sc. */
 #define CALL(type, name)                                                              \
     struct type name = { 0 };                                                         \
     memcpy(&name, x->a, sizeof(struct kcp_call))
@@ -49,8 +49,8 @@ static int open_block(struct backward_rank *x)
     return KCP_OK;
 }
 
-/* Prepares stage 02 to recompute q and k if the block lacks them (KCP_SAVE_LIGHT). The
- * recomputed q and k have the same bits as in forward. */
+/* If the saved block lacks q and k (KCP_SAVE_LIGHT), prepares stage 02 to recompute
+ * them. The recomputed q and k have the same bits as in forward. */
 static void normalise_again(struct backward_rank *x, struct kcp_gate *gate)
 {
     const struct kcp_backward *a = x->a;
@@ -61,9 +61,9 @@ static void normalise_again(struct backward_rank *x, struct kcp_gate *gate)
     gate->rstd_q = rank_zeros(&x->own, TH); gate->rstd_k = rank_zeros(&x->own, TH);
 }
 
-/* Recomputes, from the block and the raw inputs, the tensors that forward saves only
- * with KCP_SAVE_ALL. Runs the same functions as forward (stages 02, 03, 04), so the
- * gradients have the same bits for every value of kcp_save. */
+/* Recomputes, from the saved block and the raw inputs, the tensors that forward
+ * saves only with KCP_SAVE_ALL. Runs the same functions as forward (stages 02, 03,
+ * 04), so the gradients have the same bits for every value of kcp_save. */
 static int recompute(struct backward_rank *x)
 {
     const struct kcp_backward *a = x->a;
@@ -236,7 +236,7 @@ static int program(struct backward_rank *x)
  * this rank, dht. Writes dh0 of the sequences that start on this rank, and dA_log and
  * ddt_bias, which are sums over the ranks. `saved` is the block that ref_forward wrote.
  * Tensors that this block lacks are recomputed. If a rank fails, all ranks return an
- * error. Returns KCP_MISMATCH if the block has another format. */
+ * error. Returns KCP_MISMATCH if this function cannot read the block's format. */
 int ref_backward(struct kcp_backward *a)
 {
     const int refused = kcp_begin("13_backward", KCP_HOST, a, NULL);

@@ -16,8 +16,8 @@ static double **arrays(struct rank_arrays *x, int64_t count, int64_t numbers)
     return p;
 }
 
-/* Allocates the arrays of one pass. The tree (15_tree.c) needs C maps and C states. In
- * forward, no array grows with T. */
+/* Allocates the arrays of one pass. The tree scan of a tile (15_tree.c) needs C maps
+ * and C states. In forward, no array grows with T. */
 static int prepare(struct spike_rank *x)
 {
     const struct kcp_scan *a = x->a;
@@ -146,9 +146,9 @@ static int program(struct spike_rank *x)
     return status;
 }
 
-/* Computes o, ht and ot (backward: all gradients) of this rank's shard. Returns KCP_BAD
- * if the plan is missing or belongs to another call. If a rank fails, all ranks return
- * an error. */
+/* Computes o, ht and ot (backward: all gradients) of this rank's shard. Returns
+ * KCP_BAD if the plan is missing or does not match the call. If a rank fails, all
+ * ranks return an error. */
 int ref_scan(struct kcp_scan *a)
 {
     const int refused = kcp_begin("15_scan", KCP_HOST, a, NULL);

@@ -94,8 +94,8 @@ int scan_outputs(struct spike_rank *x)
 }
 
 /* Computes all gradients, from the last tile to the first. Sets ends [s] to the
- * gradient of the state at the start of segment s. In the loop, x->part points to the
- * sums of the tile's segment. */
+ * gradient of the state at the start of segment s. In the loop, x->part points to
+ * the sums of dW_alpha and dw_beta over the tile's segment. */
 int scan_gradients(struct spike_rank *x)
 {
     const struct kcp_scan *a = x->a;

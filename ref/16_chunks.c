@@ -1,4 +1,4 @@
-/* 16_chunks.c -- computes a model's form (16_family.h) for all chunks of a rank.
+/* 16_chunks.c -- computes a model's form (arrays w, u, kg, qg, Aqk) for all chunks.
  *
  * Book: chapter 16.  Checked by: tests/16_family/checks.c.  Next: ref/16_family.c. */
 #include "16_family.h"
@@ -6,8 +6,8 @@
 #include <math.h>
 #include <string.h>
 
-/* Allocates all arrays and computes x->cu in rows of the form. With m rows per token,
- * token t has rows m * t .. m * (t + 1) - 1. */
+/* Allocates all arrays. Computes x->cu, the segments' boundaries in rows of the
+ * form. With m rows per token, token t has rows m * t .. m * (t + 1) - 1. */
 int family_prepare(struct family_rank *x)
 {
     const struct kcp_family *a = x->a;

@@ -3,14 +3,14 @@
  * Book: chapter 16.  Checked by: tests/16_family/checks.c and its mutants.
  * Next: the book's recipe for a new model.
  *
- * This file computes the model's form and passes the form to stages 04, 05, 07, 09, 11
- * and 12. All models, including KDA, run the same code of these stages. */
+ * This file computes the model's form (w, u, kg, qg and Aqk of all chunks) and passes
+ * it to stages 04, 05, 07, 09, 11 and 12. All models, even KDA, run the same code. */
 #include "16_family.h"
 #include "moves.h"
 
 #include <string.h>
 
-/* Declares a stage's args struct `name`. T, C, cu: rows of the form, not tokens. */
+/* Declares a stage's args struct `name`. T, C and cu count rows of the form. */
 #define STAGE(type, name)                                                             \
     struct type name = { 0 };                                                         \
     memcpy(&name, &x->form, sizeof(struct kcp_call));                                 \

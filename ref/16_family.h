@@ -8,13 +8,13 @@
  * the adjoint of `form`. The scans of chapters 04, 05, 09 and 11 read the form:
  *   v_new = u - w S      o = scale qg S + tril(Aqk) v_new      S <- Λ S + kg^T v_new.
  * If a token needs two rows of the form (DPLR: one for b, one for k), a chunk of C
- * tokens has 2 C rows. The code of the scans does not change. */
+ * tokens has 2 C rows. The scans' code is the same for 1 and for 2 rows per token. */
 #ifndef KCP_16_FAMILY_H
 #define KCP_16_FAMILY_H
 
 #include "08_rank.h"
 
-/* The vectors of one token and value head. A model's functions add to the gradients. */
+/* Vectors of one token and value head. A model adds to the gradients dq .. domega. */
 struct family_token {
     int K, V;
     const double *q, *k, *v, *g, *a, *b, *omega;
@@ -40,9 +40,9 @@ struct family_chunk {
     struct family_rows q, k, v, a, b, omega, dO;      /* d is NULL in forward */
     struct family_rows bk;                 /* scratch [C,K] and its gradient */
     struct family_rows G;                  /* G in base 2, dG */
-    struct family_rows u, w, kg, qg, Aqk;  /* d: outputs of form(), 0 before form() */
-    struct family_rows v_new, dU, dAqk;    /* x: inputs of form_back() */
-    const double *h, *dh;                  /* [K,V] h: chunk's start, dh: its end */
+    struct family_rows u, w, kg, qg, Aqk;  /* in d: outputs of form(), initially 0 */
+    struct family_rows v_new, dU, dAqk;    /* in x: inputs of form_back() */
+    const double *h, *dh;                  /* [K,V] at chunk's start; at chunk's end */
     void *L, *z;                           /* scratch [C,C], [C,V] */
 };
 //< chunk-structs
@@ -58,15 +58,15 @@ struct family_model {
     void (*adjoint)(const struct family_token *x, const void *S, void *dS);
     void (*form)(const struct family_chunk *x);       /* u, w, kg, qg, Aqk */
     void (*form_back)(const struct family_chunk *x);  /* gradients of inputs and of G */
-    int diagonal;                          /* 1: M is diagonal; ranks send K numbers */
+    int diagonal;                          /* 1: M is diagonal, sent as K numbers */
 };
 //< model
 extern const struct family_model ref_dplr, ref_gdn2, ref_gla;
 int ref_gdn2_run(const struct kcp_family *a);         /* for lab 16 */
 
 /* kcp_family_run computes one rank's forward or backward pass of any model.
- * kcp_family_walk computes the same pass token by token, on one rank. The caller has
- * checked the call by kcp_begin. */
+ * kcp_family_walk computes the same pass token by token, on one rank. The caller
+ * must check the call by kcp_begin first. */
 int kcp_family_run(const struct family_model *m, const struct kcp_family *a);
 int kcp_family_walk(const struct family_model *m, const struct kcp_family *a);
 /* Sets the gradients of q, k, v, g, a, b and omega to 0. */
@@ -88,9 +88,9 @@ void family_gated(const struct family_chunk *x, struct family_rows y, int i, int
                   double *gated);
 void family_gated_back(const struct family_chunk *x, const double *d,
                        struct family_rows y, int i, int e);
-/* A token has `rows` rows of the form. The token's row r adds k v^T to the state. The
- * query reads the state in the token's last row. family_write computes kg of row r, and
- * Aqk of column r, of each token. family_read computes qg. _back: the adjoints. */
+/* A token has `rows` rows of the form. Its row r adds k v^T to the state. The query
+ * reads the state in the token's last row. family_write computes kg of row r, and Aqk
+ * of column r, of each token. family_read computes qg. *_back are the adjoints. */
 void family_write(const struct family_chunk *x, struct family_rows k, int r);
 void family_write_back(const struct family_chunk *x, struct family_rows k, int r);
 void family_read(const struct family_chunk *x);
@@ -101,7 +101,7 @@ struct family_rank {
     const struct family_model *m;
     const struct kcp_family *a;
     const struct kcp_plan *plan;
-    struct kcp_call form;                  /* T, C: rows of the form, not tokens */
+    struct kcp_call form;                  /* T and C count rows of the form */
     struct rank_arrays own;                /* freed at the end */
     int *cu;                               /* [NS+1] in rows of the form */
     double *G_t, *G;                       /* G per token, G per row of the form */

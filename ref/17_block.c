@@ -1,4 +1,4 @@
-/* 17_block.c -- models a block's instructions, as the PTX manual describes them.
+/* 17_block.c -- models a thread block's instructions as in the PTX manual.
  *
  * Book: chapter 17.  Checked by: tests/17_ladder/checks.c.  Next: 17_threads.c. */
 #include "17_block.h"
@@ -49,7 +49,7 @@ int block_columns(const struct kcp_ladder *a, int columns, size_t bytes,
     return status;
 }
 
-/* Sets to NaN any number that two lanes write: hardware leaves it undefined. */
+/* If two lanes write a number, sets the number to NaN: in hardware it is undefined. */
 static void spoil_shared(double *shared, const int *to, const int *count)
 {
     for (int l = 0; l < LANES; l++)
@@ -138,7 +138,7 @@ void block_arrive_expect(struct block_barrier *b, int64_t bytes)
     end_phase(b);
 }
 
-/* Phase `phase` is complete if the current phase has the other parity. */
+/* Phase `phase` is complete if the current phase's number has the other parity. */
 int block_passed(const struct block_barrier *b, int phase)
 {
     return (b->phase & 1) != (phase & 1);

@@ -1,4 +1,4 @@
-/* 17_block.h -- a block in plain C: loads, copies in flight, barriers, descriptors.
+/* 17_block.h -- a thread block in C: loads, copies in flight, barriers, descriptors.
  *
  * Book: chapter 17.  Checked by: tests/17_ladder/checks.c.  Next: 17_block.c.
  *
@@ -73,7 +73,7 @@ void block_async(struct block_copies *q, double *to, const double *from, int64_t
 void block_commit(struct block_copies *q);
 void block_wait(struct block_copies *q, int n);
 
-/* Issues a copy as block_async does, but by the copy engine. When the copy completes, 2
+/* Issues the copy of block_async to the copy engine. When the copy completes, 2
  * bytes per number arrive at the barrier `full`. */
 void block_tma(struct block_copies *q, double *to, const double *from, int64_t stride,
                int rows, int columns, struct block_barrier *full);

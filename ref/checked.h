@@ -32,7 +32,7 @@ int kcp_stage_matches(const char *name, const char *stage);
 int64_t kcp_field_numbers(const struct kcp_call *c, const struct kcp_field *f);
 /* Returns the value of a word of a shape, e.g. "NS+1", or -1 if the word is unknown. */
 int64_t shape_letter(const struct kcp_call *c, const char *letter, size_t len);
-/* In a word of a shape, e.g. "NS+1", sets the first size (here NS) to `value`. */
+/* Sets the first size in a word of a shape (NS in "NS+1") to `value`. */
 void shape_set(struct kcp_call *c, const char *word, int64_t value);
 /* The sizes and options in struct kcp_call, with their least and largest values. If
  * `same` is 1, all ranks of a communicator must give the same value. A MEMBER_FLAG may
@@ -52,7 +52,7 @@ int field_used(const struct kcp_field *f, const struct kcp_call *c);
 /* Returns 1 if `list`, separated by `between`, contains `word`. `list` may be NULL. */
 int has_word(const char *list, const char *word, const char *between);
 
-/* Between enter and leave, in a checked call, this thread's calls are not checked. */
+/* Between enter and leave, inside a checked call, no call of this thread is checked. */
 void kcp_checked_enter(void);
 void kcp_checked_leave(void);
 
@@ -70,7 +70,7 @@ void kcp_notice(const char *format, ...) __attribute__((format(printf, 1, 2)));
  * is NULL in a build without CUDA. */
 int cuda_convs(void *const *args, int n) __attribute__((weak));
 
-/* agree.c: compares the calls of all ranks. If one rank's call differs, returns
+/* agree.c: compares the calls of all ranks. If two ranks' calls differ, returns
  * KCP_MISMATCH on every rank, and kcp_why() names the value that differs. */
 int kcp_agree(const struct kcp_stage *stage, const void *args);
 uint64_t kcp_plan_digest(const struct kcp_plan *plan);

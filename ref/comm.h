@@ -60,24 +60,24 @@ struct kcp_comm {
      * NULL. Returns KCP_NA if a CUDA graph captures the stream. */
     int  (*show)(struct kcp_comm *, const void *mine, void *all, size_t bytes,
                  struct CUstream_st *);
-    int show_waits;            /* 1: show() waits; compare equal calls only once */
+    int show_waits;            /* 1: show() blocks, so compare equal calls only once */
     uint64_t agreed[8];        /* digests of calls compared before */
     int agreements;
     struct kcp_window *window; /* memory that other ranks can write; NULL: none */
 };
 
 /* A window is memory on a rank's GPU that kernels of other ranks write directly. A
- * window has counts per rank and block (part) of a state. If all ranks have a window,
+ * window has counters per rank and block (part) of a state. If all ranks have a window,
  * the exchange form `chain` runs one kernel per rank (chapter 20), not messages. */
 enum { KCP_WINDOW_RANKS = 16 };
 struct kcp_window {
     int R, r, blocks;          /* blocks: maximum number of blocks of a state */
-    void *at[KCP_WINDOW_RANKS];        /* address of rank r's window on this GPU */
+    void *at[KCP_WINDOW_RANKS];        /* at[r]: rank r's window, mapped on this GPU */
     int *lost;                 /* if *lost is not 0, kernels stop waiting */
 };
-/* Creates windows for all ranks of a communicator over NCCL. Collective. All ranks
- * return KCP_NA if a GPU cannot write another GPU's memory, or if the environment
- * variable KCP_WINDOWS is not 1. kcp_nccl_over, kcp_nccl_by_file and
+/* Creates windows for all ranks of a communicator over NCCL. All ranks must call this
+ * function. All ranks return KCP_NA if a GPU cannot write another GPU's memory, or if
+ * the environment variable KCP_WINDOWS is not 1. kcp_nccl_over, kcp_nccl_by_file and
  * kcp_nccl_threads_run call this function. After kcp_nccl_from or kcp_nccl_split, you
  * may call kcp_nccl_windows, but not while a CUDA graph captures a stream. */
 int kcp_nccl_windows(struct kcp_comm *comm);
@@ -93,9 +93,9 @@ typedef int kcp_copy(void *to, const void *from, size_t bytes, struct CUstream_s
 int kcp_threads_run_on(int R, int (*body)(struct kcp_comm *, void *arg), void *arg,
                        char *why, size_t n, kcp_copy *copy);
 
-/* Sets *seconds to the time after which a call without progress fails: the value of the
- * environment variable KCP_TIMEOUT_S, or 60. Returns KCP_BAD if the value of
- * KCP_TIMEOUT_S or KCP_WINDOWS is wrong, and `why` names the variable. */
+/* Sets *seconds to the time after which a call without progress fails: the value of
+ * the environment variable KCP_TIMEOUT_S, or 60. If the value of KCP_TIMEOUT_S or
+ * KCP_WINDOWS is wrong, returns KCP_BAD and names the variable in `why`. */
 int kcp_timeout(double *seconds, char *why, size_t n);
 
 /* Ranks can be MPI processes (kcp_mpi.h, a separate library).
@@ -178,8 +178,8 @@ extern const struct kcp_mapops kcp_diagonal_mapops;        /* ref/16_diagonal.c 
  * segment that begins its sequence is h0 or 0 (backward: the row of a segment that ends
  * its sequence is dht or 0). On return, every row is the state at the start of its
  * segment (backward: the gradient of the state at the segment's end). In forward, the
- * form all_gather stores the gathered maps in `kept`, which may be NULL. Backward with
- * reuse_M reads M from `kept` and `maps`, and sends only dh_ext. */
+ * exchange form all_gather stores the gathered maps in `kept`, which may be NULL.
+ * Backward with reuse_M reads M from `kept` and `maps`, and sends only dh_ext. */
 struct kcp_exchange {
     enum kcp_form form;
     int backward, blocks, reuse_M;
@@ -195,9 +195,9 @@ size_t kcp_exchange_work(const struct kcp_exchange *x);     /* bytes of work */
 size_t kcp_exchange_kept(const struct kcp_exchange *x);     /* bytes of kept */
 /* Returns this rank's traffic as predicted by the formulas of chapter 07. */
 struct kcp_traffic kcp_exchange_formula(const struct kcp_exchange *x);
-/* Returns 1 if the form applies maps in token order, so that canonical plans give the
- * same bits for every R. Returns 0 if the form composes maps in a tree, or if there is
- * no such form. */
+/* Returns 1 if this exchange form applies maps in token order, so that canonical
+ * plans give the same bits for every R. Returns 0 if the form composes maps in a
+ * tree, or if there is no such form. */
 int    kcp_form_in_order(enum kcp_form form);
 
 /* ---- chapter 14: rows across a cut, for any kcp_comm

@@ -26,7 +26,7 @@ enum kcp_status {
     KCP_NO_MEMORY,
     KCP_COMM,        /* another rank, or the network, failed */
     KCP_CUDA,        /* a CUDA call failed */
-    KCP_MISMATCH,    /* the saved block, or another rank's call, differs */
+    KCP_MISMATCH,    /* the saved block or another rank's call does not match */
 };
 
 /* Returns the version of the loaded library, e.g. "2.0.0", which may differ from the
@@ -59,7 +59,7 @@ enum kcp_gate_form { KCP_GATE_RAW, KCP_GATE_SOFTPLUS, KCP_GATE_BOUNDED };
 enum kcp_beta_form { KCP_BETA_RAW, KCP_BETA_SIGMOID, KCP_BETA_SIGMOID2 };
 enum kcp_act   { KCP_ACT_NONE, KCP_ACT_SILU };
 enum kcp_save  { KCP_RECOMPUTE, KCP_SAVE_ALL, KCP_SAVE_LIGHT };    /* chapter 12 */
-enum kcp_layout { KCP_KV, KCP_VK };          /* of the caller's h0, ht, dh0, dht */
+enum kcp_layout { KCP_KV, KCP_VK };          /* of the caller's states h0 .. dht */
 enum kcp_walk  { KCP_AUTO, KCP_SEQUENTIAL, KCP_BLELLOCH };     /* stages/call.def */
 
 /* Bits of kcp_call.part. KCP_LOCAL and KCP_REVERSE select the parts of stage 09. With
@@ -107,7 +107,7 @@ struct kcp_segment {
     int n;                     /* global sequence */
     int rank;                  /* owner */
     int64_t begin, end;        /* global tokens */
-    int first, last;           /* 1: first, last of the sequence */
+    int first, last;           /* 1: first, last segment of the sequence */
     int prev, next;            /* neighbours: indices in plan->seg; -1: none */
     int pre, post;             /* owner changes in its sequence, before and after */
     int at;                    /* index in token order: plan->order[at] */
@@ -117,12 +117,12 @@ struct kcp_segment {
 /* One rank's part of the plan, called CP context in other implementations.
  * is_first_rank and the pre_ members describe the rank's first segment. is_last_rank
  * and post_num_ranks describe the last segment. If a rank owns several ranges,
- * pre_num_ranks and post_num_ranks count changes of owner, and cu_seqlens has one entry
- * per run of consecutive tokens. */
+ * pre_num_ranks and post_num_ranks count how often the owner changes along the
+ * sequence. Then cu_seqlens has one entry per run of consecutive tokens. */
 struct kcp_context {
     int64_t begin, end;        /* the rank's rows, in shard order */
-    int seg0, NS, NC;          /* index of the first segment; segments; chunks */
-    int n_local;               /* local sequences that are not empty */
+    int seg0, NS, NC;          /* index of first segment; number of segments, chunks */
+    int n_local;               /* number of local sequences that are not empty */
     int *cu_seqlens;           /* [n_local+1] their local boundaries */
     int *seq;                  /* [n_local] their global numbers */
     int *cu, *cn, *sc;         /* [NS+1], [NS+1], [NC] the local grid of segments */
@@ -138,7 +138,7 @@ struct kcp_plan {
     int64_t *cu_seqlens;       /* [N+1] */
     int64_t *cuts;             /* [R+1] boundaries of the shards, in shard order */
     int moved;                 /* number of boundaries that canonical mode moved */
-    struct kcp_segment *seg;   /* [S] segments, those of rank 0 first ... */
+    struct kcp_segment *seg;   /* [S] segments, rank by rank */
     int *h0_rank, *ht_rank;    /* [N] owner of row n of h0 and dh0; of ht and dht */
     struct kcp_context *ctx;   /* [R] */
     int crossing;              /* 1: a sequence crosses a cut (on any rank) */
@@ -202,7 +202,7 @@ int  kcp_plan_want(const struct kcp_plan *plan, int j, int backward);
  * dense and begins at the offset item.at, a multiple of 64 bytes. To write tensor "q"
  * directly to the block, call kcp_saved_begin, then kcp_saved_at(saved, "q"). Blocks
  * contain q and k (not with KCP_SAVE_LIGHT), rstd_q, rstd_k, beta, Aqk, A and h_kept.
- * With reuse_M, they also contain maps (this rank's) and kept (maps of all ranks).
+ * With reuse_M, they also contain `maps` (of this rank) and `kept` (maps of all ranks).
  * With KCP_SAVE_ALL, they also contain G, w, u, qg, kg, v_new and h. */
 struct kcp_saved_item { char name[16]; uint64_t at, bytes; };
 struct kcp_saved {
@@ -239,7 +239,7 @@ struct kcp_stage {
     size_t args;                     /* sizeof the args struct */
     int ranks;                       /* 1: runs on several ranks, using comm */
     int (*ref)(void *args);
-    int (*oracle)(void *args);       /* 15, 16: the token recurrence; or NULL */
+    int (*oracle)(void *args);       /* stages 15, 16: token recurrence; else NULL */
 };
 extern const struct kcp_stage kcp_stages[];
 extern const int kcp_nstages;

@@ -19,9 +19,9 @@ extern "C" {
  * R is 1, launcher is NULL, and MPI is not initialized. local: the rank among the
  * processes of this machine, for selecting a GPU. */
 struct kcp_mpi { int R, r, local; const char *launcher; };
-/* Calls MPI_Init_thread if a launcher's environment variables are set. Returns KCP_BAD
- * if a launcher started several processes, but this library was built without MPI or
- * MPI reports another number of processes. */
+/* Calls MPI_Init_thread if a launcher's environment variables are set. Returns
+ * KCP_BAD if a launcher started several processes but this library was built without
+ * MPI, or if launcher and MPI report different numbers of processes. */
 int kcp_mpi_start(struct kcp_mpi *mpi, char *why, size_t n);
 /* Creates a communicator over MPI_COMM_WORLD for host memory. Call kcp_mpi_start first.
  * Returns KCP_NA if built without MPI. */

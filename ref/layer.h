@@ -3,12 +3,12 @@
  * Book: chapter 08.  Checked by: tests/08_forward/layer.c, tests/cli/examples.sh.
  * Next: book/examples/kda.c, to copy.
  *
- * The caller owns all arrays, the workspace, saved block, plan, comm and stream. On a
- * GPU every array of an args struct is in GPU memory (plan, comm and ops are host
- * structs). A call puts work on args->stream and returns. A call allocates nothing, and
- * waits (inside comm) only if ranks share a GPU, so a CUDA graph may capture the call.
- * The storage of ACTV arrays (kcp.h) is layer->storage. ACC arrays are fp32, or double
- * if layer->storage is KCP_F64. No function prints or exits. */
+ * The caller owns all arrays, the workspace, saved block, plan, comm and stream. On
+ * a GPU every array of an args struct is in GPU memory (plan, comm and ops are host
+ * structs). A call puts work on args->stream and returns. A call allocates nothing.
+ * A call waits (inside comm) only if ranks share a GPU. So a CUDA graph may capture
+ * a call. The storage of ACTV arrays (kcp.h) is layer->storage. ACC arrays are fp32,
+ * or double if layer->storage is KCP_F64. No function prints or exits. */
 #ifndef KCP_LAYER_H
 #define KCP_LAYER_H
 
@@ -21,8 +21,8 @@ extern "C" {
 #pragma GCC visibility push(default)
 
 /* A layer selects kernels in the table of paths (ref/core/paths.def, printed by
- * kcp-check --paths). Each variant below gives the row where the search starts. A call
- * runs the first row (path), from there on, that supports the call. `forward` and
+ * kcp-check --paths). Each variant below gives the row where the search starts. From
+ * there on, a call runs the first row (path) that supports the call. `forward` and
  * `backward` must use the same format of the saved block. */
 struct kcp_layer {
     enum kcp_storage storage;
@@ -50,9 +50,9 @@ void kcp_layer_call(const struct kcp_layer *layer, struct kcp_call *call,
                     const struct kcp_plan *plan, struct kcp_comm *comm);
 
 /* These functions return the bytes of the saved block or of a workspace, or 0 if no
- * memory is needed or the plan is missing. Other arrays may still be NULL, but a->saved
- * (for a convolution also x0, dxt, dweight, dbias) must be NULL if and only if it is
- * NULL in the later call. Layers that run one after another on one stream may share a
+ * memory is needed or the plan is missing. Other arrays may be NULL, but a->saved (for
+ * a convolution also x0, dxt, dweight, dbias) must be NULL if and only if it is NULL in
+ * the later call. Layers that run one after another on one stream may share a
  * workspace, but each layer needs a separate saved block until its backward has run. */
 size_t kcp_layer_saved(const struct kcp_layer *layer, const struct kcp_call *call);
 size_t kcp_layer_forward_work(const struct kcp_layer *layer,
@@ -62,13 +62,13 @@ size_t kcp_layer_backward_work(const struct kcp_layer *layer,
 size_t kcp_layer_conv_work(const struct kcp_layer *layer, const struct kcp_conv *a);
 
 /* These functions run stages 08, 13 and 14 on this rank. Shapes and equations are in
- * stages/NN.def. Collective: every rank of the plan, even a rank without tokens, makes
- * the call with the same options. If a->saved is NULL, forward saves nothing, so
- * backward is impossible. KCP_BAD: an array is missing, work or saved is too short, or
- * the grid differs from the plan's. KCP_NA: no path supports this shape. KCP_CUDA: a
- * launch failed. KCP_COMM: comm->lost names the rank. KCP_MISMATCH: the saved block has
- * another format or is from another call; on a GPU the call may instead return KCP_OK
- * and set the gradients to NaN. */
+ * stages/NN.def. Collective: every rank of the plan, even a rank without tokens,
+ * makes the call with the same options. If a->saved is NULL, forward saves nothing,
+ * so backward is impossible. KCP_BAD: an array is missing, work or saved is too
+ * short, or the grid differs from the plan's. KCP_NA: no path supports this shape.
+ * KCP_CUDA: a launch failed. KCP_COMM: comm->lost names the rank. KCP_MISMATCH: the
+ * saved block's format is wrong, or the block is from another call; on a GPU the
+ * call may instead return KCP_OK and set the gradients to NaN. */
 int kcp_layer_forward(const struct kcp_layer *layer, struct kcp_forward *a);
 int kcp_layer_backward(const struct kcp_layer *layer, struct kcp_backward *a);
 int kcp_layer_conv(const struct kcp_layer *layer, struct kcp_conv *a);
@@ -88,10 +88,10 @@ int kcp_layer_convs(const struct kcp_layer *layer, struct kcp_conv *const *a, in
  *   S <- M_c S + h_c       o = scale S^T q       M_c and h_c depend on a->model
  *
  * Each function runs the pass a->pass. Backward reads the inputs of forward again.
- * Shapes are in stages/16.def and 15.def, equations in chapters 15 and 16. KG is K, and
- * Spike-KDA has scale 1. The caller allocates `work`, the arrays of this rank's tokens,
- * and the states of all sequences, of which a rank writes only the rows that it owns.
- * Forward saves the initial states in h_kept of kcp_family, which has
+ * Shapes are in stages/16.def and 15.def, equations in chapters 15 and 16. KG is K,
+ * and Spike-KDA has scale 1. The caller allocates `work`, the arrays of this rank's
+ * tokens, and the states of all sequences. A rank writes only the states that it
+ * owns. Forward of kcp_family saves the initial states in h_kept, which has
  * kcp_layer_family_kept() bytes. If h_kept is NULL, backward exchanges the states
  * again. All plans and forms of the exchange are supported. M of GLA is diagonal, so
  * GLA sends K numbers of M instead of K^2. Errors are as above. */
@@ -111,8 +111,8 @@ const char *kcp_layer_path(const struct kcp_layer *layer, const void *args,
 /* ---- variants linked into this program or library
  *
  * Writes up to `max` variants of `stage` ("05", "5" or "05_affine"; NULL: all) named
- * `name` (NULL: all) to `out`, sorted by stage, then by name, mutants first. So the
- * last variant of a stage is the newest. Returns the number of variants in `out`. */
+ * `name` (NULL: all) to `out`, sorted by stage, then by name, mutants first. Names
+ * start with v1, v2 ..., so a stage's last variant is the newest. Returns the count. */
 int kcp_variants(const char *stage, const char *name, const struct kcp_variant **out,
                  int max);
 const struct kcp_stage *kcp_stage_find(const char *name);  /* NULL: none */

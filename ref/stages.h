@@ -27,7 +27,7 @@ struct kcp_call {
 #include "stages/call.def"
 };
 
-enum { KCP_WANT_H = 1, KCP_WANT_M = 2 };     /* 05, 11: parts of a map to compute */
+enum { KCP_WANT_H = 1, KCP_WANT_M = 2 };     /* for stages 05, 11: parts of a map */
 
 struct kcp_step {
 #include "stages/call.def"

@@ -97,14 +97,14 @@ void tensor_set_copy(struct tensor_set *to, const struct tensor_set *from)
 
 int field_in(const struct kcp_field *f) { return f->io == KCP_IN || f->io == KCP_BIN; }
 
-/* Returns 1 for an output that this call reads. The only one is dv_local of stage 09:
- * part KCP_LOCAL writes it, and part KCP_REVERSE reads it. */
+/* Returns 1 if f is an output that this call reads. Only dv_local of stage 09 is such a
+ * field: part KCP_LOCAL writes it, and part KCP_REVERSE reads it. */
 int field_given(const struct kcp_field *f, const struct kcp_call *c)
 {
     return c->part == KCP_REVERSE && !strcmp(f->name, "dv_local") && !field_in(f);
 }
 
-/* Returns 0 for the gradient of a parameter that is not given. */
+/* Returns 0 if the field depends on an optional input that is not in the set. */
 static int is_computed(const struct tensor_set *b, const struct kcp_field *f)
 {
     static const char *const of[][2] = {

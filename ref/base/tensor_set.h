@@ -22,7 +22,7 @@ struct tensor {
     /* The tensor's file, used by kcp-run. */
     char file[24];
     const char *shape;             /* e.g. "T HV V" */
-    int out, copies;               /* copies: number of copies of a sum */
+    int out, copies;               /* copies: number of ranks' copies of a sum */
     int by_rank;                   /* 1: [R,...], row r is the sum of rank r */
 };
 struct tensor_set { int n; struct tensor t[80]; };

@@ -107,8 +107,8 @@ static int is_known(const struct kcp_comm *comm, uint64_t digest)
     return 0;
 }
 
-/* Compares the rows of all ranks. The bits for arrays are compared only between ranks
- * with tokens, because a rank without tokens gives no arrays. */
+/* Compares the calls of all ranks, one row per call. The bits for arrays are compared
+ * only between ranks with tokens, because a rank without tokens gives no arrays. */
 static int compare(const struct kcp_stage *s, const struct kcp_call *c,
                    const uint64_t (*row)[WORDS])
 {

@@ -14,7 +14,7 @@ enum {
     MOST_CHANNELS = 1 << 24,       /* D */
 };
 
-/* AT does not compile if the member does not have the size of `type`. */
+/* AT compiles only if the member has the size of `type`. */
 #define AT(name, type)                                                                 \
     #name, offsetof(struct kcp_call, name) +                                           \
     0 * sizeof(char[sizeof ((struct kcp_call *)0)->name == sizeof(type) ? 1 : -1])

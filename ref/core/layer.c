@@ -4,9 +4,9 @@
  * Book: chapter 08.  Checked by: tests/08_forward/layer.c, tests/08_forward/graph.c.
  * Next: book/examples/kda.c.
  *
- * For each stage, a layer names a kernel in the table of paths. A call runs the kernel
- * of the first row, from the named kernel's first row on, that supports the call. This
- * file finds errors in a call before the call puts work on the stream. */
+ * For each stage, a layer names a kernel in the table of paths. From this kernel's
+ * first row on, a call searches for the first row that supports the call, and runs its
+ * kernel. This file finds errors in a call before the call puts work on the stream. */
 #include "checked.h"
 #include "paths.h"
 #include "ref.h"
@@ -180,7 +180,7 @@ size_t kcp_layer_saved(const struct kcp_layer *layer, const struct kcp_call *cal
 
 /* ---- the kernel of a call */
 
-/* Reports `why`, once per path p: p runs instead of a better path. */
+/* Reports, once per path p, that p runs instead of a better path (text `why`). */
 static void notice_once(const struct kcp_path *p, const char *why)
 {
     static unsigned char printed[256];
@@ -275,9 +275,9 @@ size_t kcp_layer_family_kept(const struct kcp_layer *layer, const struct kcp_cal
 
 /* ---- calls */
 
-/* Tries rows in order until a kernel does not return KCP_NA, because a kernel may
- * reject a call for a reason that the row's condition cannot express. All tried rows
- * have the same format. */
+/* A kernel may reject a call for a reason that its row's condition cannot express,
+ * so this function runs the rows' kernels in order until one does not return KCP_NA.
+ * All these rows have the same format of the saved block. */
 static int first_that_takes(const struct kcp_layer *layer, const struct kcp_variant *v,
                             void *args, char *none, size_t n)
 {
@@ -337,7 +337,7 @@ static int run_calls(const struct kcp_layer *layer, const struct kcp_variant *v,
 }
 
 /* Checks n calls, compares the calls of all ranks, then runs for each call the first
- * row that supports the call. `saved` (may be NULL) is the block of a single call. */
+ * row that supports the call. If n is 1, `saved` is the call's saved block or NULL. */
 static int run_layer(const struct kcp_layer *layer, const struct kcp_variant *v,
                      void *const *args, int n, const void *saved, size_t saved_bytes)
 {

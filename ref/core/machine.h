@@ -22,7 +22,7 @@
  * STEP_128       one step of the scan over 128 columns
  * STEP_BESIDE    one step over 64 columns while other SMs compute factors
  * STEP_MAP       one step of the scan of a map
- * FOLD, LAUNCH   each additional strip to fold, each additional launch */
+ * FOLD, LAUNCH   each further strip (part of a segment) to fold, each further launch */
 #define KCP_FACTORS 0.0353
 #define KCP_FACTORS_ROWS 0.021
 #define KCP_FACTORS_HEAD 0.0022
@@ -46,9 +46,9 @@
 #define KCP_WALK_H_ROWS 1.1
 #define KCP_WALK_LAUNCH 5
 
-/* Times of programs of stages, measured at commit 6173e64, 2026-11-21. The unit is the
- * time of one chunk in chapter 04's scan. STEP_M is one chunk in chapter 05's scan.
- * STEP_FOLD is the composition and fold of the map of each additional strip. */
+/* Times with one kernel per stage, measured at commit 6173e64, 2026-11-21. The unit is
+ * the time of one chunk in chapter 04's scan. STEP_M is one chunk in chapter 05's scan.
+ * STEP_FOLD composes and folds the map of one more strip (part of a segment). */
 #define KCP_STEP_M 1.0
 #define KCP_STEP_FOLD 5.0
 

@@ -14,8 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* paths.def is included three times: for rows, row numbers and conditions. Each time
- * paths.def defines its macros alike, so C needs no #undef. */
+/* paths.def is included three times: for rows, row numbers and conditions. paths.def
+ * defines its macros in the same way each time, so C needs no #undef. */
 #define TEXT(...) #__VA_ARGS__
 #define KCP_PATH(name, stage, arch, storage, K, V, C, model, condition, kernel, format,\
                  geometry)                                                             \
@@ -187,9 +187,9 @@ static struct split_key key_of(const struct kcp_call *c, int sms)
     return k;
 }
 
-/* Adds the facts that split.h computes. Each thread caches the last result, because a
- * layer's call queries the table five times and split.h loops over the segments up to
- * 64 times. */
+/* Adds the facts (variables of conditions) that split.h computes. Each thread caches
+ * the last result, because a layer's call queries the table five times and split.h
+ * loops over the segments up to 64 times. */
 static void add_split(struct kcp_facts *f, const struct kcp_call *c, int sms)
 {
     static _Thread_local struct split_key last;

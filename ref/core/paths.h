@@ -26,7 +26,7 @@ struct kcp_path {
     const char *kernel;            /* the variant's name */
     int format;                    /* format of the saved block; 0: none */
     const char *geometry;          /* "columns=64 chunks=1 ... 04=v2_warp" */
-    const char *within;            /* branch: name of its path; "": any path */
+    const char *within;            /* of a branch: its path's name; "": any path */
 };
 extern const struct kcp_path kcp_paths[];
 extern const int kcp_npaths;
@@ -57,7 +57,7 @@ struct kcp_query {
     const struct kcp_device *device;     /* NULL: the host */
     const char *kernel;            /* start at this kernel's first row; NULL: all */
     int only;                      /* 1: only rows of `kernel` */
-    int saved;                     /* 08: 1 if the call saves a block */
+    int saved;                     /* stage 08: 1 if the call saves a block */
     int format;                    /* only rows of this format; 0: any */
     int unlinked;                  /* 1: also rows whose variant is not linked */
 };
@@ -81,7 +81,7 @@ void kcp_path_here(const struct kcp_path *p, const struct kcp_device *d, char *o
                    size_t n);
 /* Returns 1 if the table has rows for this kernel of this stage. */
 int kcp_path_knows(const char *stage, const char *kernel);
-/* Returns the format of the block that this kernel's rows write or read, or 0. */
+/* Returns the saved-block format of this kernel's rows, or 0 if they have none. */
 int kcp_path_format(const char *stage, const char *kernel);
 /* Returns the current name of a kernel, given its current or earlier name (paths.c). */
 const char *kcp_path_alias(const char *stage, const char *kernel);

@@ -146,8 +146,8 @@ size_t kcp_saved_bytes(const struct kcp_forward *a)
     return s.bytes;
 }
 
-/* Writes the header of a block of format factors. Returns KCP_BAD if the block is too
- * short. */
+/* Writes the header of a saved block of the format `factors`. Returns KCP_BAD if the
+ * block is too short. */
 int kcp_saved_begin(void *saved, size_t bytes, const struct kcp_call *a,
                     const char *writer, size_t actv, size_t acc)
 {
@@ -192,7 +192,7 @@ static int differs(const struct kcp_saved *s, const struct kcp_saved *want, char
 
 /* Checks that the block has this format and was saved for this call. The save mode and
  * reuse_M may differ from those of the call. Returns KCP_BAD if the block is missing or
- * too short, KCP_MISMATCH if the block has another format or is from another call. On
+ * too short, KCP_MISMATCH if the block has a wrong format or is from another call. On
  * each error `why` (may be NULL) has the value found and the value expected. */
 int kcp_saved_check_of(const void *saved, size_t bytes, const struct kcp_call *a,
                        int format, const char *reader, size_t actv, size_t acc,

@@ -5,7 +5,7 @@
  * Checked by: tests/08_forward/split_sequence.c.  Next: paths.def, its conditions.
  *
  * A strip is a part of a segment. One rule computes the length of strips for programs
- * of stages (one kernel per stage), another rule for the fused forward, whose launches
+ * with one kernel per stage. Another rule is for the fused forward, whose launches
  * overlap. P and `processors` are the number of SMs. Costs are from machine.h. */
 #ifndef KCP_SPLIT_H
 #define KCP_SPLIT_H
@@ -48,8 +48,8 @@ static inline int64_t kcp_length_tried(int64_t longest, int C, int m)
 
 /* ---- programs of stages */
 
-/* Returns the cost of scanning strips of L tokens on P SMs and folding their maps, in
- * steps of chapter 04's scan. L is a multiple of C, or the longest segment's length. */
+/* Returns the cost, in steps of chapter 04's scan, of scanning strips of L tokens on P
+ * SMs and folding their maps. L is a multiple of C, or the longest segment's length. */
 static inline double kcp_strip_cost(const struct kcp_context *x, int HV, int C, int P,
                                    int64_t L)
 {
@@ -78,8 +78,8 @@ static inline int64_t kcp_strip_length(const struct kcp_context *x, int HV, int 
     return best;
 }
 
-/* Returns the tokens per strip of a program of stages, or 0 if segments are not cut, as
- * in every canonical plan. kcp_pieces returns the number of strips on this rank. */
+/* Returns the tokens per strip of a program of stages, or 0 if segments are not cut (in
+ * a canonical plan always). kcp_pieces returns the number of strips on this rank. */
 static inline int64_t kcp_piece_length(const struct kcp_call *a, int P)
 {
     const struct kcp_context *x = &a->plan->ctx[a->r];
@@ -97,7 +97,7 @@ static inline int64_t kcp_pieces(const struct kcp_call *a, int P)
 /* ---- the fused forward */
 
 /* Input of the rule for the fused forward: the segments of one rank, P SMs, KG gates
- * per head (1 or K). `crossing` is 1 if kcp_alone() is 0. */
+ * per head (1 or K). `crossing` is the inverse of kcp_alone(). */
 struct kcp_cut { const struct kcp_context *x; int H, HV, KG, V, P, crossing; };
 
 /* Returns the number of blocks that scan `chains` chains. A chain is one value head of
@@ -126,7 +126,7 @@ static inline double kcp_launch_ratio(const struct kcp_cut *c)
     return KCP_STEP_BESIDE < beside ? KCP_STEP_BESIDE / beside : 1.0;
 }
 
-/* Returns the first chunk of launch i of n, out of NC chunks. */
+/* NC chunks are divided into n launches. Returns the first chunk of launch i. */
 static inline int kcp_launch_begin(int NC, double ratio, int n, int i)
 {
     double before = 0, all = 0, w = 1;
@@ -211,8 +211,8 @@ static inline struct kcp_cut kcp_cut_of(const struct kcp_call *a, int processors
     return c;
 }
 
-/* Returns the chunks per strip of the fused forward, or 0 if segments are not cut, as
- * in every canonical plan. */
+/* Returns the chunks per strip of the fused forward, or 0 if segments are not cut.
+ * In a canonical plan, segments are not cut. */
 static inline int kcp_fused_strip(const struct kcp_call *a, int processors)
 {
     if (a->strip_chunks || a->plan->L) return a->strip_chunks;
@@ -233,9 +233,9 @@ static inline int64_t kcp_strips(const struct kcp_call *a, int chunks)
  * While some SMs compute the map of a window of chunks, the other SMs compute the
  * factors of the next window. */
 
-/* Returns the number of blocks that compute the map in a walk: two per head for
- * [h_ext | M]. For h_ext alone, the number is one per head if gates are per channel and
- * K = V, otherwise one per head and 64 columns. */
+/* Returns the number of blocks that compute the map while other blocks compute
+ * factors: two per head for [h_ext | M]. For h_ext alone, the number is one per head
+ * if gates are per channel and K = V, otherwise one per head and 64 columns. */
 static inline int kcp_walk_blocks(const struct kcp_call *a, int want)
 {
     if (want != KCP_WANT_H) return 2 * a->HV;
@@ -261,11 +261,11 @@ static inline double kcp_maps_cost(const struct kcp_call *a, int strip_chunks, i
          + (double)(strips - 1) * KCP_FOLD;
 }
 
-/* Returns the time of a walk that computes the map of `walked` chunks, in windows of W.
- * The time is a sum of four terms: the factors of the first window; the walk concurrent
- * with the other factors; the map of the last window, if needed; the launches. The
- * second term is the longer of two times: of the walk alone, or of all work on all
- * SMs. */
+/* Returns the time of a walk that computes the map of `walked` chunks, in windows of
+ * W chunks. The time is a sum of four terms: the factors of the first window; the
+ * walk concurrent with the other factors; the map of the last window, if needed; the
+ * launches. The second term is the longer of two times: that of the walk alone and
+ * that of all work on all SMs. */
 static inline double kcp_walk_cost(const struct kcp_call *a, int want, int walked,
                                    int P)
 {
@@ -278,8 +278,8 @@ static inline double kcp_walk_cost(const struct kcp_call *a, int want, int walke
          + (double)a->NC / W * KCP_WALK_LAUNCH;
 }
 
-/* Returns, as bits KCP_WANT_*, the parts of the map that a walk computes, or 0 if there
- * is no walk and the maps of strips are computed after all factors. If the sequence
+/* Returns, as bits KCP_WANT_*, the parts of the map that a walk computes (while other
+ * SMs compute factors), or 0 if the map is computed after all factors. If the sequence
  * begins on this rank, M is not needed. If the sequence ends on this rank, only later
  * strips need a state, so without strips there is no walk. a->walk = KCP_SEQUENTIAL
  * selects a walk whenever possible, KCP_AUTO if a walk costs less, KCP_BLELLOCH
@@ -302,9 +302,9 @@ static inline int kcp_fused_walk(const struct kcp_call *a, int processors)
 }
 
 /* A window: the chunks first .. first + count - 1 of strip number `strip`, which one
- * launch processes. Their map is computed from map number `from` (-1: the window begins
- * the segment) and stored as map number `strip`. is_read is 1 if a later strip or
- * another rank reads that map. To iterate, start with all members 0. */
+ * launch processes. The chunks' map is computed from map number `from` (-1: the
+ * window begins the segment) and stored as map number `strip`. is_read is 1 if a
+ * later strip or another rank reads that map. To iterate, start with all members 0. */
 struct kcp_walk_window { int first, count, strip, from, is_read; };
 
 /* Sets *x to the next window, a part of a strip that one launch processes. The NC
@@ -358,7 +358,7 @@ static inline int kcp_most_prepared(const struct kcp_call *a, int processors)
 
 /* Returns the chunks per block of chunk_prepare (the kernel that computes factors) with
  * a gate per channel. Up to three chunks hide the latency of loads, if at least four
- * waves of blocks remain. More than three only keep the grid's height <= 65535. */
+ * waves of blocks remain. A larger number only keeps the grid's height <= 65535. */
 static inline int kcp_prepare_share(int chunks, int heads, int processors)
 {
     const int64_t n = (int64_t)chunks * heads / (4 * 3 * processors);
@@ -387,12 +387,12 @@ static inline int64_t kcp_finish_turns(int NC, int H, int K, int processors)
  * dh_ext, the part of the segment's map that other ranks need. */
 enum kcp_scan_job { KCP_JOB_STATES = 1, KCP_JOB_REVERSE = 2, KCP_JOB_DH_EXT = 4 };
 
-/* Returns 1 if the reverse scan of segment s runs before the exchange. This is possible
- * if s ends its sequence, because the reverse scan starts from the given dht and
- * computes the gradient that earlier ranks need. Returns 0 if the reverse scan and the
- * scan of states, in blocks of 64 columns, fit on the GPU at once, because then one
- * launch of dh_ext and the states is faster. With K = 128 and a gate per channel, each
- * block counts as two blocks (scans_sm90.cu). */
+/* Returns 1 if the reverse scan of segment s runs before the exchange. This is
+ * possible if s ends its sequence, because the reverse scan starts from the given
+ * dht and computes the gradient that earlier ranks need. If the reverse scan and the
+ * scan of states, in blocks of 64 columns, fit on the GPU at once, returns 0,
+ * because then one launch of dh_ext and the states is faster. With K = 128 and a
+ * gate per channel, each block counts as two blocks (scans_sm90.cu). */
 static inline int kcp_reverses_first(const struct kcp_call *a, int s, int processors)
 {
     const int j = a->plan->ctx[a->r].seg0 + s;
@@ -418,7 +418,7 @@ static inline int kcp_scan_jobs(const struct kcp_call *a, int alone, int s, int 
     return states | (wanted ? KCP_JOB_DH_EXT : 0);
 }
 
-/* Returns the number of scans of all segments in the launch with more scans. */
+/* Returns the number of scans in launch 0 or in launch 1, whichever has more scans. */
 static inline int kcp_most_jobs(const struct kcp_call *a, int processors)
 {
     const int alone = kcp_alone(a);

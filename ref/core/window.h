@@ -10,8 +10,8 @@
  *   KCP_FILLED   how often r has filled piece b in o's window
  *   KCP_TAKEN    how often r has emptied piece b in r's window
  *
- * A piece has two slots. Message i uses slot i % 2, so the sender may be one message
- * ahead. Counts are in device memory, so that replays of a graph continue to count. */
+ * A piece has two slots (buffers). Message i uses slot i % 2, so the sender may be one
+ * message ahead. Counts are in device memory, so that graph replays go on counting. */
 #ifndef KCP_WINDOW_H
 #define KCP_WINDOW_H
 
