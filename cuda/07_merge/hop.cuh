@@ -49,7 +49,7 @@ static __device__ __forceinline__ const float *hop_wait(const struct hop &x,
     return here ? hop_piece(x, x.w.r, x.from, taken) : NULL;
 }
 
-// Reports that all threads have read the piece, which rank `from` may then overwrite.
+// Reports that all threads have read 16 columns, which rank `from` may then overwrite.
 static __device__ __forceinline__ void hop_taken(const struct hop &x, uint32_t taken)
 {
     __syncthreads();
@@ -104,8 +104,8 @@ static __device__ __forceinline__ void hop_store(float *to, const float *x)
         *(float4 *)(to + c) = make_float4(x[c], x[c + 1], x[c + 2], x[c + 3]);
 }
 
-// Stores a piece [K,COLS] from shared memory to the next rank's window. Each warp
-// stores 512 contiguous bytes.
+// Stores a piece [K,COLS] from shared memory to the next rank's window (receive
+// buffer). Each warp stores 512 contiguous bytes.
 template <int K, int COLS>
 static __device__ __forceinline__ void hop_put(float *to, struct fold<K, COLS> &s)
 {

@@ -101,7 +101,7 @@ static __global__ void into_x(const struct conv x, const struct stretch s, int e
     else ((X *)x.a.dx)[t * x.a.D + d] = dx;
 }
 
-// If a sequence ends with this stretch, copies the sequence's last Wc - 1 rows to xt.
+// If a sequence ends with this token range, copies its last Wc - 1 rows to xt.
 template <class X>
 static __global__ void last_rows(const struct conv x, const struct stretch s)
 {
@@ -201,8 +201,8 @@ static struct stretch stretch_of(const struct conv_call *a, int s)
              x->cn[s + 1] - x->cn[s], s, g->n };
 }
 
-// Computes dweight and dbias: sums over chunks, over stretches, then over all ranks.
-// Rows past the last stretch are 0.
+// Computes dweight and dbias: sums over chunks, over token ranges (stretches), then
+// over all ranks. Rows past the last token range are 0.
 static int add_up(const struct conv *x)
 {
     const struct conv_call *a = &x->a;

@@ -310,7 +310,7 @@ static __host__ __device__ int needs_sums(const struct conv_call *a)
     return a->dweight || a->dbias;
 }
 
-// Computes sums [rows,n] per stretch by adding the sums of the stretch's runs in order.
+// Computes sums [rows,n] per stretch (token range) by adding its runs' sums in order.
 // Rows past this rank's last stretch become 0. If `total` is set, stores the only
 // stretch's sums as dweight and dbias. `grid.z` selects the call.
 template <int CALLS>
@@ -351,10 +351,10 @@ static unsigned blocks_of(const struct conv *x)
     return (unsigned)(column_blocks(a, N) * runs);
 }
 
-// Returns the number of chunks per run in backward. For one stretch, this number
-// minimizes the predicted time: blocks run in waves, and a run takes the time of its
-// tokens plus the time of OF_RUN tokens. In a canonical plan, results must not depend
-// on the number of ranks, so the number of chunks is fixed.
+// Returns the number of chunks per run in backward. For a single token range, this
+// number minimizes the predicted time: blocks run in waves, and a run takes the time of
+// its tokens plus the time of OF_RUN tokens. In a canonical plan, results must not
+// depend on the number of ranks, so the number of chunks is fixed.
 static int run_of_backward(const struct conv_call *a)
 {
     enum { FIXED = 2, MOST = 8, OF_RUN = 20 };

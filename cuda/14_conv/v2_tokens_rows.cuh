@@ -73,7 +73,7 @@ static __device__ __forceinline__ struct packed<N> tap(const struct conv &x, int
     return read<N>(row + d);
 }
 
-// Loads the Wc - 1 rows before token t of stretch s into row[1] to row[Wc - 1].
+// Loads the Wc - 1 rows before token t of token range s into row[1] to row[Wc - 1].
 template <int N, int Wc, int STATES>
 static __device__ __forceinline__ void rows_before(const struct conv &x, int s,
                                                    int64_t t, int d, float (*row)[N])

@@ -15,8 +15,8 @@ static __device__ __forceinline__ struct token_range step_tokens(int64_t first,
     return { t, left < TOKENS ? (int)left : TOKENS };
 }
 
-// Processes 64 columns of a head's S (or dS) through all chunks of a stretch. `keep`
-// [NC,HV,K,V] receives the state before each chunk, or the gradient after each chunk.
+// Processes 64 columns of a head's S (or dS) through all chunks of a token range.
+// `keep` [NC,HV,K,V] receives the state before (or gradient after) each chunk.
 template <int K, int reverse>
 static __global__ __launch_bounds__(256, 1) void dplr_scan(const struct family x,
                                                            const float *from, float *to,

@@ -111,11 +111,11 @@ static __host__ __device__ inline int launched_chunks(const struct forward_param
     return x.count < x.a.NC - x.first ? x.count : x.a.NC - x.first;
 }
 
-// With few heads the scan leaves SMs idle. In this case a long stretch is processed in
-// windows with programmatic dependent launches. The next window's chunk_prepare starts
-// when every block of this window's scan has started. The last block of the next
-// window's chunk_prepare waits for this window's scan. So every kernel that waits for
-// this chunk_prepare also waits for the scan.
+// With few heads the scan leaves SMs idle. In this case a long token range is processed
+// in windows (ranges of chunks) with programmatic dependent launches. The next window's
+// chunk_prepare starts when every block of this window's scan has started. The last
+// block of the next window's chunk_prepare waits for this window's scan. So every
+// kernel that waits for this chunk_prepare also waits for the scan.
 
 template <int K>
 static __device__ __forceinline__ struct chunk_factors<K> *chunk_factors_of(

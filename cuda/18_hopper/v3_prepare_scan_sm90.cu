@@ -3,8 +3,8 @@
 // Next: v4_scans_finish_sm90.cu, which reads the saved block.
 #include "v3_prepare_scan_workspace.cuh"
 
-// Returns the row of the table of paths that accepts this call, or NULL. Also checks
-// that o is aligned to 16 bytes, which the table does not check.
+// Returns the row of the table of paths (ref/core/paths.def) that accepts this call, or
+// NULL. Also checks that o is aligned to 16 bytes, which the table does not check.
 static const struct kcp_path *path_of(const struct kcp_forward *a)
 {
     if (!a->plan || !is_aligned_16(a->o)) return NULL;

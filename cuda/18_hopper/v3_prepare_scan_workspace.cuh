@@ -123,9 +123,9 @@ static int64_t strip_length(const struct split *p, const struct kcp_segment *g, 
     return p->L && p->L < rest ? p->L : rest;
 }
 
-// Stores the order in which the scan starts the stretches: long stretches first, so
+// Stores the order in which the scan starts the token ranges: long ranges first, so
 // that the last blocks to start are short. Lengths are rounded down to multiples of
-// 1/16 of the longest stretch.
+// 1/16 of the longest range.
 static void put_order(const struct fused *f, struct putter *x)
 {
     const struct kcp_call *a = (const struct kcp_call *)&f->x.a;
@@ -141,8 +141,8 @@ static void put_order(const struct fused *f, struct putter *x)
                     put(x, at);
 }
 
-// Stores three indices per stretch: the row of h_in with its first state, the row of ht
-// for its last state, and the row of h_own with which the map starts (-1: none).
+// Stores three indices per token range: the row of h_in with its first state, the row
+// of ht for its last state, and the row of h_own with which the map starts (-1: none).
 static void put_rows(const struct fused *f)
 {
     const struct kcp_call *a = (const struct kcp_call *)&f->x.a;

@@ -24,7 +24,7 @@ struct factors_backward {
     struct split p;
     void *h_kept, *h_start, *states, *dh_in, *dmap;       // [NS], per segment
     int *want, *own;
-    // `first` to `own_row` have, per stretch, the index of a state (struct
+    // `first` to `own_row` have, per token range, the index of a state (struct
     // scan_states). `jobs` and `count` describe the jobs of each of up to two launches.
     int *first, *last, *of_first, *own_row, *jobs[2], count[2];
     float *dA_rows, *ddt_rows, *all;     // sums per segment; gathered from all ranks
@@ -142,9 +142,9 @@ static size_t place_backward(struct factors_backward *f,
     return r->used;
 }
 
-// Iterator over this rank's strips. `at`: index of the strip; `first`, `last`: whether
-// the sequence starts or ends in the strip; `row`: the strip's first token row;
-// `tokens`: number of tokens.
+// Iterator over this rank's strips (parts of segments). `at`: index of the strip;
+// `first`, `last`: whether the sequence starts or ends in the strip; `row`: the strip's
+// first token row; `tokens`: number of tokens.
 struct strip { int at, sequence, first, last, row, next, segment, j; int64_t tokens; };
 
 // Advances `s` to the next strip (or to the next segment, if nothing is cut). Returns 0
@@ -171,11 +171,11 @@ static_assert(KCP_JOB_STATES == 1 << SCAN_STATES
                   && KCP_JOB_REVERSE == 1 << SCAN_REVERSE
                   && KCP_JOB_DH_EXT == 1 << SCAN_DH_EXT, "bits of jobs");
 
-// Returns a bitmask of the scan jobs of a strip in a launch. Without strips,
-// kcp_scan_jobs (split.h) computes the bitmask. With strips, the first launch computes
-// the states, the reverse scan of a sequence's last strip, and dh_ext of the strips
-// between the first strip and the last. The second launch follows the fold
-// (fold_chains) and computes the remaining reverse scans. With KCP_SAVE_ALL no job
+// Returns a bitmask of the scan jobs of a strip (part of a segment) in a launch.
+// Without strips, kcp_scan_jobs (split.h) computes the bitmask. With strips, the first
+// launch computes the states, the reverse scan of a sequence's last strip, and dh_ext
+// of the strips between the first strip and the last. The second launch follows the
+// fold (fold_chains) and computes the remaining reverse scans. With KCP_SAVE_ALL no job
 // computes states, because the states were saved.
 static int jobs_of(const struct factors_backward *f, const struct strip *s, int launch)
 {
@@ -210,7 +210,7 @@ static void put_jobs(struct factors_backward *f, struct putter *x, int launch)
     for (int i = f->count[launch]; i < 2 * f->p.NS; i++) put(x, 0);
 }
 
-// Stores the strips' token and chunk boundaries, in the format of a plan's segments.
+// Stores token and chunk boundaries of strips (parts of segments) as a plan's segments.
 static void put_grid(const struct factors_backward *f, struct putter *x)
 {
     const struct kcp_backward *a = &f->x.a;
@@ -226,7 +226,7 @@ static void put_grid(const struct factors_backward *f, struct putter *x)
 
 // Fills the index arrays, in the order in which place_strips allocated the arrays. If
 // `alone` is 0, every segment has a separate row of states. A reverse scan before the
-// exchange stores the gradient of its stretch's first state in the map that is sent.
+// exchange stores the gradient of its first state in the map that is sent.
 static void put_rows(struct factors_backward *f)
 {
     const struct kcp_call *call = (const struct kcp_call *)&f->x.a;

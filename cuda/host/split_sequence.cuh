@@ -24,7 +24,7 @@ struct split {
     void *maps, *starts, *ends, *spare;  // [NS] maps, states; spare: one map
 };
 
-// Sets NS, cu and cn of a stage's call to the values for strips.
+// Sets NS, cu and cn of a stage's call to the values for strips instead of segments.
 #define ON_SPLIT(c, p)                                                                \
     do {                                                                              \
         (c).NS = (p).NS;                                                              \
@@ -42,8 +42,8 @@ static inline int strips_of(const struct split *p, const struct kcp_segment *s)
     return p->L ? (int)((s->end - s->begin + p->L - 1) / p->L) : 1;
 }
 
-// Places the tables cu, cn and want of the strips. If the rank does not split segments,
-// returns `whole`, which has the tables and arrays of the segments.
+// Places the tables cu, cn and want of the strips (parts of segments). If the rank does
+// not split segments, returns `whole`, which has the tables and arrays of the segments.
 static inline struct split split_grid(const struct kcp_call *a, struct arena *r,
                                       const struct split *whole)
 {
@@ -71,8 +71,8 @@ static inline struct split split_sequence(const struct kcp_call *a, struct arena
     return p;
 }
 
-// Returns one entry of the strips' tables. Row 0 has token boundaries, row 1 has
-// numbers of chunks, and row 2 has `want` (which maps are needed).
+// Returns one entry of the tables of strips (parts of segments). Row 0 has token
+// boundaries, row 1 numbers of chunks, and row 2 `want` (which maps are needed).
 static inline int row_of(const struct kcp_call *a, int row, int backward, int at,
                          int64_t t, int64_t end)
 {
@@ -84,7 +84,7 @@ static inline int row_of(const struct kcp_call *a, int row, int backward, int at
     return first || last ? KCP_WANT_H : KCP_WANT_H | KCP_WANT_M;
 }
 
-// Fills cu, cn and want of the strips. If L is 0, fills only `want`.
+// Fills cu, cn and want of the strips (parts of segments), or only `want` if L is 0.
 static inline void put_split(const struct kcp_call *a, int backward,
                              const struct split *p)
 {
@@ -124,7 +124,7 @@ static inline void spread(const struct kcp_call *a, const struct split *p,
     flush(&m);
 }
 
-// Copies from x to y [NS] the row of the last (backward: first) strip of each segment.
+// Copies one row per segment from x to y [NS]: of the last (backward: first) strip.
 static inline void gather(const struct kcp_call *a, const struct split *p,
                           int backward, void *x, void *y)
 {
@@ -148,9 +148,9 @@ static inline char *state_at(const struct kcp_call *a, void *states, int at)
     return (char *)states + sizeof(float) * at * a->HV * a->K * a->V;
 }
 
-// For each segment s that needs a map, composes the maps of its strips in `maps` [s].
-// The products alternate between p->spare and `maps` [s], so that the last product is
-// in `maps` [s].
+// For each segment s that needs a map, composes the maps of its strips (parts) in
+// `maps` [s]. The products alternate between p->spare and `maps` [s], so that the last
+// product is in `maps` [s].
 static inline int compose_strips(const struct kcp_call *a, const struct split *p,
                                 int backward, void *maps)
 {
@@ -176,7 +176,7 @@ static inline int compose_strips(const struct kcp_call *a, const struct split *p
     return status;
 }
 
-// Computes the states of all strips, with one launch per FOLD_MOST segments.
+// Computes the states of all strips (parts), with one launch per FOLD_MOST segments.
 template <int back>
 static inline int fold_chains(const struct kcp_call *a, const struct split *p,
                               const struct fold_arrays *x)
@@ -211,8 +211,8 @@ static inline int fold_forward(const struct kcp_call *a, const struct split *p,
     return fold_chains<0>(a, p, &x);
 }
 
-// Stores in p->starts the state before (backward: after) every strip, computed from the
-// states of the segments.
+// Stores in p->starts the state before (backward: after) every strip (part of a
+// segment), computed from the segments' states.
 static inline int start_strips(const struct kcp_call *a, const struct split *p,
                               int backward, void *states)
 {

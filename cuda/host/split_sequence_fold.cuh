@@ -7,9 +7,9 @@
 
 #include "cuda/tile/device.cuh"
 
-// Computes S <- M S + h for one strip after another in fp32. If `back` is set, computes
-// dS <- M^T dS + dh from the last strip to the first. Bound: reads of shared memory,
-// one float4 of S per four products.
+// Computes S <- M S + h in fp32 for one strip (part of a segment) after another. If
+// `back` is set, computes dS <- M^T dS + dh from the last strip to the first. Bound:
+// reads of shared memory, one float4 of S per four products.
 //
 // A block computes COLS columns of a head's state, which do not depend on other
 // columns. A thread multiplies 1 / PARTS of one row of M. The next M is loaded into

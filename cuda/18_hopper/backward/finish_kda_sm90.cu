@@ -34,7 +34,7 @@ static __device__ __forceinline__ void finish_triangles(
     store_triangle<K>(1, 1.0f, of, d, smem);
 }
 
-// Returns a block's part of the scratch, where sums over value heads are kept.
+// Returns a block's part of the scratch, where sums over value heads are stored.
 template <int K>
 static __device__ __forceinline__ float4 *sums_of_block(const struct backward_params &x)
 {

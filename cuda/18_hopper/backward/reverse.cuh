@@ -85,7 +85,7 @@ static __device__ __forceinline__ struct reverse_out reverse_out_of(
 }
 
 // Loads dO^T of this warp's 16 columns as operand A. Rows past the chunk's end belong
-// to another stretch and are set to 0.
+// to another token range and are set to 0.
 static __device__ __forceinline__ void load_dO(uint32_t (*o)[4],
                                                const unsigned char *dO, int len)
 {
@@ -243,7 +243,8 @@ static __device__ __forceinline__ void gdn_reverse_step(
 
 // ---- the block
 
-// Returns where the gradient of the state before stretch z is stored (NULL: nowhere).
+// Returns a view for the gradient of the state before token range z (p NULL: not
+// stored).
 static __device__ __forceinline__ struct state_view start_of(
     const struct backward_params &x, int job, int z, int n, int v)
 {
@@ -272,7 +273,7 @@ static __device__ __forceinline__ void reverse_init(
     else __syncthreads();
 }
 
-// Loads 64 columns of the gradient of the state after stretch z. Scans z in reverse.
+// Loads 64 columns of the state gradient after token range z, and scans z in reverse.
 template <int blocks, int K, int WGS, int kda>
 static __device__ __forceinline__ void reverse_consumer_warpgroup(
     const struct backward_params &x, const struct forward_params &f, int job, int z,
@@ -306,11 +307,11 @@ static __device__ __forceinline__ void reverse_consumer_warpgroup(
     if (threadIdx.x % 128 == 0) tma_store_wait_read();
 }
 
-// Computes columns v0 to v0 + 64 WGS - 1 of value head n along stretch z. The arguments
-// are those of states_block.
+// Computes columns v0 to v0 + 64 WGS - 1 of value head n along token range z. The
+// arguments are those of states_block.
 //
 // Bound: memory. Per token and head, 6K + 2.5C + 2V bytes are read and 2 KV / C + 2V
-// bytes are written. With few stretches and heads the bound is the latency of the
+// bytes are written. With few token ranges and heads the bound is the latency of the
 // sequential steps. Barriers. `full`: the chunk's bytes have arrived. `empty`: every
 // consumer of the block or cluster has read these bytes and has stored the dv that was
 // staged in dO. Barriers of the warpgroup separate the accesses to staged tiles.

@@ -196,13 +196,13 @@ static __device__ __forceinline__ void states_consumer_warpgroup(
     if (threadIdx.x % 128 == 0) tma_store_wait_read();
 }
 
-// Computes columns v0 to v0 + 64 WGS - 1 of value head n along stretch z. The block has
-// one producer warpgroup, and WGS consumer warpgroups of 64 columns each. `f` has the
-// parameters of x.a in the format of forward's kernels. If `blocks` is 2, the two
+// Computes columns v0 to v0 + 64 WGS - 1 of value head n along token range z. The block
+// has one producer warpgroup, and WGS consumer warpgroups of 64 columns each. `f` has
+// the parameters of x.a in the format of forward's kernels. If `blocks` is 2, the two
 // blocks of a cluster have all columns of a head and share the copied factors.
 //
 // Bound: memory. Per token and head, 4K + 1.25C + 2V bytes are read and 2 KV / C + 2V
-// bytes are written. With few stretches and heads the bound is the latency of the
+// bytes are written. With few token ranges and heads the bound is the latency of the
 // sequential steps. Barriers. `full` and `empty` are as in scan_kernel. Three barriers
 // per chunk synchronize a warpgroup: before the writes to staged tiles, after h is
 // staged, and after v_new is staged.

@@ -27,7 +27,7 @@
 //
 // All arrays that pass data between the kernels have 64 rows per chunk. Rows past the
 // end of a stretch are 0 in v_new, in the norms and in beta. In arrays of the caller's
-// layout these rows belong to another stretch. In all other rows |beta| is at least
+// layout these rows belong to another token range. In all other rows |beta| is at least
 // 2^-40, because `finish` divides by beta.
 
 // h or dS of a chunk and head, bf16 in swizzle128 tiles: tile (i, j) has rows 64 i to
@@ -39,7 +39,7 @@ struct packed_state { unsigned char tile[K / 64][V / 64][TILE_BYTES]; };
 template <int V>
 struct packed_rows { unsigned char tile[V / 64][TILE_BYTES]; };
 
-// States of stretches: stretch z loads from, or stores to, state row[z] of `x`. If
+// States of token ranges: range z loads from, or stores to, state row[z] of `x`. If
 // row[z] is -1 or `x` is NULL, a loaded state is 0, and a result is not stored.
 struct scan_states {
     const void *x;                       // [..,HV,K,V], or in `layout`
@@ -78,7 +78,7 @@ struct backward_params {
     struct scan_states first, last, of_first;    // h, dS, dS
     float *dh_ext;                       // [stretches,HV,K,pitch]; NULL: nowhere
     int pitch;
-    // backward_maps stores here M of each stretch whose entry in `want` has KCP_WANT_M.
+    // backward_maps stores here M of token ranges whose `want` has KCP_WANT_M.
     float *maps;                         // [stretches,HV,K,V+K]
     const int *want;
 };
@@ -101,10 +101,10 @@ static __device__ __forceinline__ struct packed_rows<V> *v_new_of(
     return (struct packed_rows<V> *)x.v_new + ((int64_t)c * x.a.HV + n);
 }
 
-// `backward_maps`: computes M of stretches from the saved factors, as forward does. The
-// caller sets every element of `own` [NS] to -1: no map starts from a state.
-// `backward_scans`: runs all jobs in one grid. `strips`: 1 if the stretches are strips
-// of segments.
+// `backward_maps`: computes M of token ranges from the saved factors, as forward does.
+// The caller sets every element of `own` [NS] to -1: no map starts from a state.
+// `backward_scans`: runs all jobs in one grid. `strips`: 1 if token ranges are parts of
+// segments.
 // `backward_finish_scratch`: returns the bytes of x->scratch for this call (0: none).
 // `backward_factors`: if forward saved no factors, runs forward's chunk_prepare, which
 // stores factors, rstd and beta in the arrays of x.

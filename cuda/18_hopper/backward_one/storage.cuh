@@ -103,7 +103,7 @@ struct backward_one_params {
     float *dA_rows, *ddt_rows;           // [NS,HV], [NS,HV,128]; NULL: not asked for
 };
 
-// The work of a block: a stretch of value head n, with query/key head m.
+// The work of a block: a sequence of value head n, with query/key head m.
 struct backward_walk {
     int n, m, begin, len, steps, record, row;
     __device__ __forceinline__ int step(int s) const { return steps - 1 - s; }

@@ -105,7 +105,7 @@ struct head_params {
     struct step_record *records;         // KDA, of the block; NULL: it is not kept
 };
 
-// The work of a block: a stretch of value head n, with query/key head m.
+// The work of a block: a sequence of value head n, with query/key head m.
 struct head_walk { int n, m, begin, len, row, steps, record; };
 
 static __device__ __forceinline__ struct head_walk head_walk_of(

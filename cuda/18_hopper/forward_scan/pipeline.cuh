@@ -308,8 +308,8 @@ static __device__ __forceinline__ void tma_load_stage(
 }
 
 //> v-rows
-// With `lanes` lanes, copies a stretch's rows of v chunk by chunk, 16 bytes per lane.
-// The rows are too short and too many for TMA. Rows past the stretch's end become 0.
+// With `lanes` lanes, copies a token range's rows of v chunk by chunk, 16 bytes per
+// lane. The rows are too short and many for TMA. Rows past the range's end become 0.
 template <int WGS, int lanes>
 struct v_rows {
     const bf16 *v;                       // this lane's 16 bytes of its first row

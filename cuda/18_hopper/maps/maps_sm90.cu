@@ -30,7 +30,7 @@ static __device__ __forceinline__ void begin_step(
     if (of_v) from_rows(y, v, 64 * WGS + PAD);
 }
 
-// Computes S <- Lambda S + kg^T A beta (v - k~ S) for each chunk of stretch z. S is
+// Computes S <- Lambda S + kg^T A beta (v - k~ S) for each chunk of token range z. S is
 // fp32, and is rounded to bf16 for use as an operand, as in scan_kernel.
 template <int K, int WGS, int blocks>
 static __device__ __forceinline__ void kda_map_consumer(
@@ -70,7 +70,7 @@ static __device__ __forceinline__ void kda_map_consumer(
     }
 }
 
-// GDN: computes the map of stretch z. Factors per row scale accumulators, not operands.
+// GDN: computes the map of token range z. Row factors scale accumulators, not operands.
 template <int K, int WGS, int blocks>
 static __device__ __forceinline__ void gdn_map_consumer(
     const struct forward_params &x, int z, int of_v,
@@ -115,9 +115,9 @@ static __device__ __forceinline__ void gdn_map_consumer(
     }
 }
 
-// If `walks` is 0, a launch computes the maps of all stretches whose entry in x.want is
-// set. If `walks` is 1, a launch extends map `from` (-1: the identity) of a rank's only
-// segment over one window of chunks, and stores the result as map `to`. The next
+// If `walks` is 0, a launch computes the maps of all token ranges whose entry in x.want
+// is set. If `walks` is 1, a launch extends map `from` (-1: the identity) of a rank's
+// only segment over one window of chunks, and stores the result as map `to`. The next
 // window's factors are computed concurrently. If `only_h` is 1, M is not computed.
 struct map_walk { int walks, from, to, only_h; };
 
