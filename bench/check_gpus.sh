@@ -6,11 +6,11 @@
 #   make check-gpus, or sh bench/check_gpus.sh [BUILD]      $OUT (BUILD/check_gpus)
 #
 # These jobs run on all GPUs and again on two: every variant of the stages that
-# communicate, random exchanges, and planted wrong communication in each stage and form.
+# communicate, random exchanges, and deliberate mistakes in each stage and exchange algorithm.
 # Other jobs run only on all GPUs: a failing rank, the caller's communicators, CUDA graphs,
 # 100 runs that must give equal bits, and BATCHES (by default 160) of short sequences.
 # The job with the failing rank runs first and alone, because its timeout is 5 seconds. Each
-# job runs kcp-check. AT_ONCE (8) jobs run at a time. More jobs would be slower, because a
+# job runs kcp-check. At most AT_ONCE (8) run at once. More jobs would be slower, because a
 # message moves only while both of its GPUs run the same job. ONLY, a pattern, selects jobs.
 # The exit status is 1 if a job fails or LIMIT (1800) seconds pass. Folder $OUT, which
 # records.py reads, gets the printed table (nccl.tsv) and all output (log.txt).

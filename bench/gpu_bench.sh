@@ -9,7 +9,7 @@
 #   python3 bench/records.py add $OUT NAME COMMIT      afterwards: rows of bench/results
 #
 # The script ends after LIMIT (470) seconds. ALL=1 also times slow, early variants. CASES
-# selects cases by name; the first eight are the rows of README.md's table of one GPU. Other
+# selects names in cases(), of which the first eight are rows of README.md's table. Other
 # systems are in folder .peers/ (peers/fetch.sh); a missing system is skipped.
 B=${1:-build} LIMIT=${LIMIT:-470}
 OUT=${OUT:-$B/bench}

@@ -8,8 +8,8 @@
 #                        case per row of ref/core/paths.def, the smallest (variant@path).
 #
 # Cells of $OUT/sanitize.tsv, where N is a number above 0:
-#   0, 0l     no fault, and the judge accepts the result; 0l: in the build for sanitizers
-#   N, N+     N faults; N+: before the time limit ended the run
+#   0, 0l     no fault, and the judge accepts the result; 0l: of the build for sanitizers
+#   N, N+     N faults; N+: N faults before the time limit ended the run
 #   Nc        initcheck: N uninitialized bytes were copied, but no kernel read them
 #   wrong     no fault, but the judge rejects the result
 #   broken, slow, none     the tool failed, was too slow, or printed no number of faults

@@ -51,13 +51,13 @@ struct runner {
     struct kcp_comm *world;
     struct kcp_plan *plan;
     struct tensor_set tensors;
-    const char *form;                  /* word of --forms; NULL if stages are timed */
+    const char *form;                  /* algorithm timed (--forms); NULL for stages */
     size_t work, saved;                /* bytes: workspace; saved for backward */
     FILE *tsv;                         /* NULL on ranks above 0, or without --tsv */
 };
 int  runner_open(struct runner *x, struct kcp_comm *comm);
 void runner_close(struct runner *x);
-/* setup.c: returns the args struct of a stage, which points to a rank's tensors. The
+/* setup.c: returns a stage's args struct, with pointers to the rank's tensors. The
  * caller frees the struct. On failure, prints an error and returns NULL. */
 char *args_of(struct runner *x, const struct kcp_stage *st, const struct kcp_call *c,
               enum kcp_storage as);

@@ -3,8 +3,8 @@
  * Book: chapter 18. Checked by: the parts' times, which add up to the total.
  * Next: inputs.cu.
  *
- * With --ranks, every time is the maximum over the ranks. A rank that reaches the
- * exchange early waits, so the exchange's time includes the delays of other ranks. */
+ * With --ranks, every time is the maximum over the ranks. A rank waits in the exchange
+ * for later ranks, so the exchange's time includes their delays. */
 #include "bench.h"
 #include "core/paths.h"
 #include <cuda_runtime_api.h>

@@ -35,8 +35,8 @@ static int fill_grid(struct runner *x)
     return e;
 }
 
-/* If --segments exceeds the number of ranks, the plan cuts sequences every L tokens, so
- * that each rank scans several segments concurrently. */
+/* If --segments exceeds the number of ranks, the plan cuts sequences every L tokens.
+ * Each rank then scans several segments concurrently. */
 int runner_open(struct runner *x, struct kcp_comm *comm)
 {
     const struct kcp_call *all = &x->b->call;

@@ -3,8 +3,8 @@
 // Checked by: a copy and a matrix product of known speed.
 // Next: record.c.
 //
-// The host enqueues all calls and waits once at the end. A layer marks where its parts
-// begin (cuda/host/profile_hooks.cuh), and each mark also records an event.
+// The host enqueues all calls and waits once at the end. A layer marks the start of
+// each of its parts (cuda/host/profile_hooks.cuh), and each mark records an event.
 #include "bench.h"
 #include "cuda/host/profile_hooks.cuh"
 #include <algorithm>

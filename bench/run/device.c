@@ -103,7 +103,7 @@ static int download(const struct run *run, const struct kcp_call *c,
     return status;
 }
 
-/* The next three functions call the layer's function for stage `number`. */
+/* Each of the next three functions calls the layer's function for stage `number`. */
 static size_t work_bytes(const struct kcp_layer *layer, int number, const void *args)
 {
     switch (number) {

@@ -1,9 +1,9 @@
 /* processes.c -- kcp-run under a launcher: one rank per process; rank 0 writes files.
  *
  * Book: chapter 20.  Checked by: tests/cli/mpi.sh.  Next: ranks.c.
- * Every process reads all inputs, fills the outputs with a pattern and computes its
- * shard. Rank 0 receives the outputs of each rank, and copies the elements that this
- * rank has written, i.e. those that differ from the pattern. */
+ * Every process reads all inputs, fills the outputs with a pattern (all bits 1) and
+ * computes its shard. Rank 0 receives the outputs of each rank, and copies the elements
+ * that this rank has written, i.e. those that differ from the pattern. */
 #include "run.h"
 
 #include <stdlib.h>

@@ -111,7 +111,7 @@ int  owners_read(struct run *x, const int64_t *cu, int *R, struct kcp_owners *o)
 int  owners_permute(struct run *x, int back);
 void owners_text(const struct kcp_plan *p, int r, char *text, size_t n);
 
-/* layer.c, stage.c: load the arrays, run, and leave the results in x->a. */
+/* layer.c, stage.c: load arrays, run the layer or stage, leave the results in x->a. */
 int  layer_run(struct run *x);
 int  stage_run(struct run *x);
 int  outs_check(struct run *x);                /* finite numbers, equal sums */

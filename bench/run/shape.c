@@ -3,7 +3,7 @@
  * Book: chapter 00 (the letters).  Checked by: tests/cli/run_cli.sh.  Next: load.c.
  *
  * "T HV K" matches [12,4,8] if T, HV and K have these sizes or are unknown; then
- * unknown sizes are set. So arrays define the sizes of arrays that are loaded later. */
+ * unknown sizes are set. So the arrays loaded first define sizes of later ones. */
 #include "run.h"
 
 #include <inttypes.h>

@@ -123,8 +123,8 @@ static void remove_all(const struct run *x, const char *folder)
     rmdir(folder);
 }
 
-/* Renames the complete folder to the target, which may be an empty folder. A target
- * with files is replaced only with --force, because another run may have written it. */
+/* Renames the complete folder to the target. The target may be an empty folder. Only
+ * --force replaces a target with files, because another run may have written them. */
 static int take_name(struct run *x, const char *folder)
 {
     char old[NPY_NAME + 8];

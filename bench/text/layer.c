@@ -29,8 +29,8 @@ struct kcp_call layer_call(const struct rank *a)
     return c;
 }
 
-/* Runs the convolutions of q, k and v. In backward, every rank computes the weights'
- * gradients, summed over the ranks, but only the last rank stores the sums. */
+/* Runs the convolutions of q, k and v. In backward, every rank gets the weights'
+ * gradients, summed over the ranks; only the last rank stores these sums. */
 int layer_conv(struct rank *a, enum kcp_pass pass)
 {
     int status = KCP_OK;

@@ -136,8 +136,8 @@ void model_embed(const struct rank *a)
         project(a, i);
 }
 
-/* Writes the gradient of the loss to LOGIT, and the loss to the last column of `part`.
- * A halo exchange gets the byte after this shard's last byte from a later rank. */
+/* Writes the loss's gradient to tensor LOGIT, the loss to the last column of `part`. A
+ * later rank sends the byte that follows this shard's last byte (a halo exchange). */
 int model_loss(const struct rank *a, double *part, int64_t n)
 {
     const struct text *x = a->run->text;

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The run's token tensors, with their names in stages 01 and 02. */
+/* The run's tensors with one row per token, and their names in stages 01 and 02. */
 static const struct { const char *name, *shape; enum activation t; } inputs[] = {
     { "q_raw", "T H K", Q_ }, { "k_raw", "T H K", K_ }, { "v", "T HV V", V_ },
     { "g_raw", "T HV K", GRAW }, { "beta_raw", "T HV", BRAW }, { "do_", "T HV V", DO },

@@ -31,7 +31,7 @@ extern const struct shape { const char *name; int rows, cols; } param_shape[PARA
 int64_t param_at(int p);               /* offset in theta; p = PARAMS: theta's size */
 double *params_make(uint64_t seed);    /* malloc */
 
-/* Token tensors of a run, [T, row] each; a rank uses only its own rows. */
+/* Tensors of a run, one row per token; a rank uses only the rows of its tokens. */
 enum activation { X, PQ, PK, PV, Q_, K_, V_, GRAW, BRAW, O, Z, LOGIT,
               DZ, DO, DQ, DK, DV, DG, DB, DPQ, DPK, DPV, DX, TENSORS };
 extern const struct row { const char *name; int n; } tensor_row[TENSORS];
@@ -70,7 +70,7 @@ struct rank {
     const struct kcp_context *ctx;
     int64_t T;
     double *t[TENSORS];
-    void *saved;                       /* saved block of the layer */
+    void *saved;                       /* data saved for backward */
     size_t saved_bytes;
 };
 void model_embed(const struct rank *a);
@@ -95,7 +95,7 @@ int oracle_layer(struct rank *a, enum kcp_pass pass);      /* oracle.c */
 
 /* ---- trace.c: times of every stage, by the linker's --wrap */
 double seconds(void);
-/* From now on, records this thread's events in `lane`. Returns the previous lane. */
+/* Records this thread's events in `lane` from now on. Returns the lane used before. */
 struct lane *trace_on(struct lane *lane, double start);
 void   trace_mark(enum mark mark, int back, double from, double busy_from);
 void   traffic_add(struct kcp_traffic *sum, struct kcp_traffic more);
