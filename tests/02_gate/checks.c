@@ -74,8 +74,8 @@ static double complex gate(const struct kcp_gate *a, double complex y, double co
                                         : lb * sigmoid(cexp(A) * (y + dt));
 }
 
-/* Copies the rows of `in` to `y`, and normalises them if `on` is 1. Computes in `dx`
- * the gradient of <d, y> with respect to `in`. */
+/* Copies the rows of `in` to `y`, and normalises `y` if `on` is 1. Sets `dx` to the
+ * gradient of <d, y> with respect to `in`. */
 static void norm(int on, const double *in, const double *d, double *y, double *dx)
 {
     for (int row = 0; row < QK; row += K)

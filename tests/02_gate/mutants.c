@@ -153,7 +153,7 @@ MUTANT(no_bias, NO_BIAS, "ignores dt_bias");
 MUTANT(eps, NO_EPS, "uses 0.01, not 1e-6, as epsilon in the norm");
 MUTANT(half_beta, HALF_BETA, "computes beta between 0 and 1, not between 0 and 2");
 MUTANT(dx_from_y, DX_FROM_Y, "errata 23: the norm's gradient omits the projection");
-MUTANT(no_prime, NO_PRIME, "uses sigma where its derivative sigma' is needed");
+MUTANT(no_prime, NO_PRIME, "uses sigma instead of its derivative sigma'");
 MUTANT(sign, SIGN, "uses a wrong sign in softplus");
 MUTANT(whole_sum, WHOLE_SUM, "row 0 of dA_part and ddt_part gets the sums of all rows");
 MUTANT(copies_k, COPIES_K, "normalises q twice");

@@ -153,7 +153,7 @@ MUTANT(beta_j, BETA_J, "row i of L uses beta_j of the column, not beta_i");
 MUTANT(no_diagonal, NO_DIAGONAL, "omits the diagonal of Aqk");
 MUTANT(with_diagonal, WITH_DIAGONAL, "L in I + L has a nonzero diagonal");
 MUTANT(no_inverse, NO_INVERSE, "A is I + L instead of its inverse");
-MUTANT(two_terms, TWO_TERMS, "A is I - L, the first two terms of its series");
+MUTANT(two_terms, TWO_TERMS, "A is I - L, only two terms of the series of (I + L)^-1");
 MUTANT(sign, SIGN, "A = (I - L)^-1");
 MUTANT(transposed, TRANSPOSED, "writes A transposed");
 MUTANT(wrong_head, WRONG_HEAD, "value head n reads q and k of head n % H");

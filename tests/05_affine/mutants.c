@@ -132,14 +132,14 @@ static int wrong(void *args, int flags)
     static int run_##name(void *a) { return wrong(a, flags); }                        \
     KCP_VARIANT(m05_##name) = { "05_affine", "mutant_" #name, why, KCP_F64, KCP_HOST, \
                                 "any", run_##name, NULL }
-MUTANT(decay_first, DECAY_FIRST, "errata 7: computes w S from the decayed state S");
+MUTANT(decay_first, DECAY_FIRST, "errata 7: computes w S after S decays, not before");
 MUTANT(in_reverse, IN_REVERSE,
        "errata 17: applies the maps of chunks from last to first");
 MUTANT(ungated, UNGATED, "errata 9, 10: k omits exp2(G_last - G)");
 MUTANT(no_decay, NO_DECAY, "M_c = I - kg^T w omits the decay");
 MUTANT(adds, ADDS, "M_c = diag + kg^T w");
 MUTANT(turned, TURNED, "M_c is transposed");
-MUTANT(no_start, NO_START, "h_ext starts from 0 where the sequence has an h0");
+MUTANT(no_start, NO_START, "h_ext starts from 0 even if the sequence has an h0");
 MUTANT(wants_all, WANTS_ALL, "writes h_ext and M even if only one is requested");
 MUTANT(wrong_head, WRONG_HEAD, "GDN: value head n reads k of head n % H");
 MUTANT(stale_gate, STALE_GATE, "decays the map by G of the chunk's last row but one");

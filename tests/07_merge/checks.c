@@ -1,4 +1,4 @@
-/* checks.c -- checks the states of every form (algorithm) of exchange bit for bit.
+/* checks.c -- checks every exchange algorithm (form): its states must be exact.
  *
  * Book: chapter 07.  Checked by: itself, against a fold over all segments in order.
  * Next: tests/07_merge/wrong.c.
@@ -137,8 +137,8 @@ static int owner_of(const struct kcp_plan *p, int64_t t)
     return p->owner[b];
 }
 
-/* Computes the traffic of rank r by the formulas in chapter 07's table, token by token.
- * A visit is a run of tokens of one sequence on one rank. */
+/* Computes the traffic of rank r by the formulas in chapter 07's table, token by
+ * token. A visit is a run of consecutive tokens of one sequence on one rank. */
 static struct kcp_traffic table(const struct whole *a, int r)
 {
     const struct kcp_plan *p = a->plan;

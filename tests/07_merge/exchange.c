@@ -1,4 +1,4 @@
-/* exchange.c -- runs random exchanges in every form on threads, processes or GPUs.
+/* exchange.c -- runs random exchanges of all algorithms on threads, processes or GPUs.
  *
  * Book: chapter 07.  Checked by: tests/cli/mpi.sh, bench/check_gpus.sh.
  * Next: ref/07_merge.c, the fold that is tested.

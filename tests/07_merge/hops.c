@@ -150,8 +150,8 @@ static int there_and_back(struct kcp_report *rep, struct two *x)
     return KCP_OK;
 }
 
-/* Rank 0 sends three messages before rank 1 receives any. The memory window between
- * them holds two messages, so the third message must wait. */
+/* Rank 0 sends three messages before rank 1 receives any. The memory window (buffer)
+ * holds two messages, so the third message must wait. */
 static int ahead(struct kcp_report *rep, struct two *x)
 {
     int err = fill(x);

@@ -243,7 +243,7 @@ static int wrong_maps(struct kcp_report *rep)
 }
 
 KCP_CHECK(check_07_failures) = { "07_merge", "failures",
-    "if a rank fails, returns early or waits, errors name the rank at once", failures };
+    "if a rank fails, returns early or hangs, errors name the rank at once", failures };
 KCP_CHECK(check_07_middle) = { "07_merge", "middle",
     "if a map operation fails on one rank, every rank returns an error", middle };
 KCP_CHECK(check_07_gather_readers) = { "07_merge", "gather_readers",

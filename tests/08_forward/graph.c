@@ -102,7 +102,7 @@ static int collect(struct pair *x, char *why, size_t n)
     return err;
 }
 
-/* Fills outputs, saved block and workspace with NaN, to find missing writes. */
+/* Fills outputs, saved tensors and workspace with NaN, to find missing writes. */
 static int poison(struct pair *x)
 {
     int err = cudaMemset(x->saved, 0xff, forward_of(x)->saved_bytes) ||

@@ -62,7 +62,7 @@ static int local(struct fore *x)
     return status ? status : ref_wy(&wy);
 }
 
-/* Computes the state before each segment of the rank, and ht. */
+/* Computes ht, and the state before each segment of the rank. */
 static void states(const struct fore *x, const double *all, double *h_in, double *row)
 {
     const struct kcp_forward *a = x->a;
@@ -166,6 +166,6 @@ MUTANT(own_scale, OWN_SCALE, "errata 15: scales by K^-1/2, not by argument 'scal
 MUTANT(ht_early, HT_EARLY, "ht is the state before the last segment, not after it");
 MUTANT(empty_ht, EMPTY_HT, "ht of a sequence without tokens is 0, not h0");
 MUTANT(uncarried, UNCARRIED,
-       "the scan starts each chunk except the first from state 0");
+       "the scan starts every chunk but the first from state 0");
 MUTANT(gate_stride, GATE_STRIDE, "HV > H: raw gates have row stride H, not HV");
 MUTANT(writes_nothing, NOTHING, "returns at once");

@@ -3,8 +3,8 @@
  *
  * Book: chapter 06.  Checked by: the judge, which must reject each mutant.
  * Next: tests/08_forward/mutants.c.
- * The mutants call the reference. The wrong orders imitate mistakes that are likely if
- * a rank owns several ranges. For example, the fold treats a shard as one run of
+ * The mutants call the reference. The wrong orders imitate mistakes that are likely
+ * if a rank owns several ranges. For example, a shard is treated as one run of
  * tokens, or the second half of a zigzag layout is not mirrored. A mutant returns
  * KCP_NA if the wrong order equals the correct order. */
 #include "tests/judge/judge.h"

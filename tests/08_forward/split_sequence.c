@@ -40,7 +40,7 @@ KCP_CHECK(check_08_cheapest) = { "08_forward", "strips_cheapest",
     "strips (parts of a sequence) are whole chunks, and by the cost model no other "
     "number of strips is faster", cheapest };
 
-/* Checks kcp_strip_length on shapes whose fastest strip length was measured. */
+/* Checks kcp_strip_length on shapes whose fastest length of parts was measured. */
 static int named(struct kcp_report *rep)
 {
     static const struct { int HV; int64_t T, strip; } is[] = {
@@ -130,7 +130,7 @@ static int windows(struct kcp_report *rep)
                    "%d chunks: %d windows; %d cost less", NC, n, m);
         many += n > 2;
     }
-    EXPECT(rep, many > 100, "%d of 2000 calls have over 2 windows, not > 100", many);
+    EXPECT(rep, many > 100, "%d of 2000 calls use over 2 launches, not > 100", many);
     return KCP_OK;
 }
 KCP_CHECK(check_08_windows) = { "08_forward", "strips_windows",
@@ -150,9 +150,9 @@ static void chunk_map(double *x, int c)
     x[1] = a * x[1] + b;
 }
 
-/* Simulates a walk (a rank's loop over windows), with error `planted`. Returns 0 if
- * each strip's map covers all chunks up to the strip's end, and if all factors are
- * written before they are read. */
+/* Simulates a walk (a rank's loop over launches) with error `planted`. Returns 0 if
+ * the map of each strip (part) covers all chunks up to the strip's end, and all
+ * factors are written before they are read. */
 static int walk_is_wrong(int NC, int strip_chunks, int leaves,
                          enum walk_mistake planted)
 {

@@ -15,8 +15,8 @@ enum {
     NEXT_GATE = 16384, UNCARRIED = 32768,
 };
 
-/* `before` is the last token of the previous chunk. A sequence's first chunk has no
- * previous chunk, so there `before` is the last token of the first chunk. */
+/* `before` is the last token of the previous chunk or, in a sequence's first chunk,
+ * of this chunk. */
 struct cut { int n, m, rows; int64_t t0, before; };
 
 static void local(const struct kcp_chunk_backward *a, struct cut x, int flags)

@@ -1,4 +1,4 @@
-/* checks.c -- checks the saved block's size, and which calls may read the block.
+/* checks.c -- checks the size of forward's saved tensors, and which calls read them.
  *
  * Book: chapter 12.  Checked by: itself, it can fail.  Next: ref/13_backward.c.
  */

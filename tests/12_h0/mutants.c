@@ -1,4 +1,4 @@
-/* mutants.c -- keeps and restores initial states with one deliberate error per flag.
+/* mutants.c -- saves and restores initial states with one deliberate error per flag.
  *
  * Book: chapter 12.  Checked by: the judge, which must reject each mutant
  * and pass the twin.  Next: tests/13_backward/mutants.c.

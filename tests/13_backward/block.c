@@ -1,4 +1,4 @@
-/* block.c -- reads tensors from the saved block instead of recomputing them.
+/* block.c -- reads tensors saved by forward (saved block) instead of recomputing them.
  *
  * Book: chapter 12, "What each mode keeps". Checked by: the judge. Next:
  * tests/13_backward/strips.c. Variant twin_modes is correct. It reads A and Aqk from
@@ -11,8 +11,8 @@ static int mode(const struct wrong_rank *x)
     return ((const struct kcp_saved *)x->a->saved)->save;
 }
 
-/* Copies tensor `name` [T,HV,C] of the saved block. With STALE, each chunk except a
- * segment's first chunk gets the rows of the previous chunk. */
+/* Copies tensor `name` [T,HV,C] of the saved block. With flag STALE, each chunk
+ * except a segment's first gets the previous chunk's rows. */
 static void take_triangle(struct wrong_rank *x, const char *name, double *to)
 {
     const struct kcp_backward *a = x->a;

@@ -1,4 +1,4 @@
-/* checks.c -- checks that forward and backward agree for all cuts, forms and modes.
+/* checks.c -- compares results for all cuts, exchange algorithms and save modes.
  *
  * Book: chapters 12 and 13.  Checked by: itself, it can fail.  Next: ref/14_conv.c.
  *
@@ -38,11 +38,11 @@ KCP_CHECK(check_13_canonical) = { "13_backward", "canonical",
     "canonical segments give equal bits for R = 1, 2, 3, 4, 7 and 8, also of dA_log "
     "and ddt_bias", canonical };
 
-/* Compares the modes of the saved block bit by bit. On a GPU, modes light and recompute
- * give equal bits only if one kernel normalises q and k in both passes. Cases with odd
- * ids (id=1) meet this condition, because one layer runs both passes. Save-all gives
- * these bits only for blocks of format `chunks`, where forward's scan stores the states
- * that backward would recompute. */
+/* Compares bit by bit the results with each mode of saving tensors. On a GPU, modes
+ * light and recompute give equal bits only if one kernel normalises q and k in both
+ * passes. Cases with odd ids (id=1) meet this condition, because one layer runs both
+ * passes. Save-all gives these bits only for blocks of format `chunks`, where
+ * forward's scan stores the states that backward would recompute. */
 static int modes_agree(struct kcp_report *rep, const struct kcp_variant *v,
                        const char *words)
 {

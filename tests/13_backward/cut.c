@@ -120,7 +120,7 @@ static void apply(const struct wrong_rank *x, const double *map_, const double *
     }
 }
 
-/* Computes dS at the end of each segment of this rank from later segments' maps. */
+/* From later segments' maps, computes dS at the end of each segment of this rank. */
 static int exchange(struct wrong_rank *x)
 {
     const struct kcp_plan *p = x->a->plan;

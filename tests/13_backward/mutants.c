@@ -167,7 +167,7 @@ MUTANT(unrounded, "multiplies sums of rounded operands by unrounded operands",
 
 /* The next variants cut sequences into parts called strips (chapter 18). */
 RECORD(twin_strips, "twin_strips", "correct: cuts into strips", .flags = STRIPS);
-MUTANT(strips_outward, "applies maps of strips in reverse: nearest later part first",
+MUTANT(strips_outward, "applies the parts' maps in reverse: nearest later part first",
        .flags = STRIPS | OUTWARD);
 MUTANT(strips_not_turned, "applies M of a strip (a part) instead of M^T",
        .flags = STRIPS | NOT_TURNED);

@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-enum { R = 3, COLUMNS = 60000 };     /* a piece has at most 21845 columns */
+enum { R = 3, COLUMNS = 60000 };     /* a message has at most 21845 columns */
 
 struct ranks_sum { struct kcp_plan *plan; int64_t wrong[R], gathers[R]; };
 
@@ -56,4 +56,4 @@ static int pieces(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_14_sum_pieces) = { "14_conv", "sum_pieces",
-    "sums over ranks are right if their rows are sent in several pieces", pieces };
+    "sums over ranks are right if a row is sent in several messages", pieces };

@@ -29,8 +29,8 @@ static int no_earlier_h(int HV, int K, int V, const void *b_, const void *a,
     return status;
 }
 
-/* Copies the state without applying the map. In the scan's tree, the right child of a
- * node then starts from the left child's initial state. */
+/* Copies the state without applying the map. In the scan's binary tree, a node's
+ * right child then starts from the left child's initial state. */
 static int as_it_is(int HV, int K, int V, const void *map, int backward, int first,
                     int v0, int Vb, const void *S_in, int ld_in, void *S_out,
                     int ld_out, struct CUstream_st *stream)

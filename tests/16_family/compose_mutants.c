@@ -3,9 +3,9 @@
  * Book: chapters 07, 16.  Checked by: the judge, which must reject each mutant.
  * Next: tests/15_scan/wrong.c.
  *
- * Exchange form `scan` composes maps, and the other forms apply maps. Variants twin_*
- * run the code without an error. twin_gla_whole sends GLA's full M instead of the
- * diagonal of M.
+ * Exchange algorithm `scan` composes maps. The other algorithms apply maps. Variants
+ * twin_* run the code without an error. twin_gla_whole sends GLA's full M instead of
+ * the diagonal of M.
  */
 #include "tests/judge/judge.h"
 #include "ref/ref.h"

@@ -2,8 +2,8 @@
  *
  * Book: chapter 17.  Checked by: the judge, which must reject each mutant
  * and pass the twin.  Next: book/17-ladder.md.
- * The code is a copy of the reference, because mutants must not call it. Each error can
- * also occur in a GPU kernel.
+ * The code is a copy of the reference, because mutants must not call it. Each error
+ * could also be made in a GPU kernel.
  */
 #include "kcp.h"
 

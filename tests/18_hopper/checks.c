@@ -1,4 +1,4 @@
-/* checks.c -- recomputes the lower bounds of chapter 18 and the cost of strips.
+/* checks.c -- recomputes chapter 18's lower bounds and the cost of strips (parts).
  *
  * Book: chapter 18.  Checked by: itself, from the stage's arrays and equations.
  * Next: tests/19_precision/checks.c. */
@@ -9,7 +9,7 @@
 
 enum { P = 132 };
 
-/* Returns the bytes of all arrays of a bf16 forward call without a saved block. */
+/* Returns the bytes of all arrays of a bf16 forward call that saves nothing. */
 static double bytes(int64_t T)
 {
     const struct kcp_stage *s = stage_find("08_forward");

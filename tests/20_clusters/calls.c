@@ -172,7 +172,7 @@ static void wrong_relations(struct kcp_report *rep, const struct kcp_stage *s,
 }
 
 /* Checks that a variant rejects a wrong call before it uses the device. KCP_VARIANT
- * wraps every variant in the same check, so one variant of each stage is enough. */
+ * puts the same check around every variant, so one variant per stage is enough. */
 static void wrong_variant(struct kcp_report *rep, const struct kcp_stage *s,
                           enum kcp_model model, const struct kcp_plan *plan)
 {
@@ -234,7 +234,7 @@ static int nothing(struct kcp_report *rep)
     }
     EXPECT(rep, kcp_layer_saved(&layer, (struct kcp_call *)&f) == 0 &&
            kcp_layer_forward_work(&layer, &f) == 0, "sizes 0: bytes");
-    /* Sizes that are negative or overflow must give no saved block and no write. */
+    /* With negative or overflowing sizes, a saved block has 0 bytes, none written. */
     for (int i = 0; i < 4; i++) {
         char byte = 7;
         struct kcp_forward w = { .T = 1, .NS = wraps[i][0], .NC = wraps[i][0], .R = 1,
@@ -250,7 +250,7 @@ static int nothing(struct kcp_report *rep)
     EXPECT(rep, kcp_check_call("99", KCP_HOST, &f) == KCP_BAD &&
            kcp_enum_value("KCP_NONE", &value) && !kcp_struct_size("kcp_none") &&
            !kcp_form_in_order((enum kcp_form)-1) && !kcp_form_in_order(KCP_FORMS),
-           "a stage, name or form that does not exist is accepted");
+           "a stage, name or exchange form that does not exist is accepted");
     return KCP_OK;
 }
 KCP_CHECK(check_00_misuse) = { "20_clusters", "calls",

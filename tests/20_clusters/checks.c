@@ -6,8 +6,8 @@
 
 static double steps(int R) { return ceil(log2(R)); }
 
-/* Checks that no form (algorithm) takes longer than its formula, and that a scan
- * over 2^n ranks takes exactly the time of the formula. */
+/* Checks that no algorithm takes longer than its formula gives, and that a scan over
+ * 2^n ranks takes exactly the time that its formula gives. */
 static int forms(struct kcp_report *rep)
 {
     const struct wire wires[2] = { inside, between };
@@ -36,7 +36,7 @@ KCP_CHECK(check_19_forms) = { "20_clusters", "forms",
     "the four forms, simulated on up to 64 ranks, take the times that their "
     "formulas give", forms };
 
-/* Checks that the time of two levels is the sum of their times, and that doubling the
+/* Checks that two levels take the sum of the levels' times, and that doubling the
  * nodes adds one step. */
 static int levels(struct kcp_report *rep)
 {

@@ -4,7 +4,7 @@
  * Next: tests/07_merge/exchange.c, which has the exchanges.
  *
  * Ranks are threads with a GPU each, or the processes of a launcher. The test checks
- * each communicator's rank and size, a gather, a ring, and every form of the exchange
+ * each communicator's rank and size, a gather, a ring, and every exchange algorithm
  * (bit for bit). Afterwards the parent communicator must still work. */
 #include "tests/judge/judge.h"
 

@@ -1,7 +1,7 @@
 #!/bin/sh
 # run_cli.sh -- checks that kcp-run gives the results of one rank for all numbers of ranks,
-# layouts, forms and options. Also checks sums over ranks, sequences cut into two runs, and
-# single stages.
+# layouts, exchange forms and options. Also checks sums over ranks, sequences cut into two
+# runs, and single stages.
 #
 # Book: chapters 06, 08, 13 to 16.  Checked by: make test, which runs it.
 # Usage: run_cli.sh BUILD.  Next: cases.tsv, which has what is refused.
