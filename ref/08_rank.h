@@ -28,7 +28,7 @@ void *rank_zeros(struct rank_arrays *x, int64_t numbers);
 void rank_enter(const void *args, int back, const double *given, double *to);
 /* For each segment where a state leaves, copies the segment's row of `from` [NS,HV,K,V]
  * to the sequence's row of `to` [N,HV,K,V]. For an empty sequence, copies the row of
- * `given` as rank_pass does. */
+ * `given` (see rank_pass). */
 void rank_leave(const void *args, int back, const double *from, const double *given,
                 double *to);
 /* Copies the rows of this rank's empty sequences from `from` to `to`. A row has

@@ -77,7 +77,7 @@ static void reverse(const struct kcp_chunk_backward *a, int n, int64_t t0, int r
     //< reverse
 }
 
-/* If `part` has the bit KCP_LOCAL, computes dAqk and dv_local, which need no exchange.
+/* If `part` has the bit KCP_LOCAL, computes dAqk and dv_local. Both need no exchange.
  * If `part` has the bit KCP_REVERSE, reads dv_local and scans the chunks in reverse,
  * starting from dh_out, the gradient of the state at each segment's end (NULL: 0):
  *   dh [c] = dS at the END of chunk c      dh_in [s] = dS at the start of segment s.

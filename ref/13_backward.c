@@ -39,7 +39,7 @@ static int open_block(struct backward_rank *x)
         return kcp_refuse(status, "13_backward: %s", why);
     if (a->reuse_M && (!s->reuse_M || s->form != (int)a->form))
         return kcp_refuse(KCP_MISMATCH, "13_backward: the saved block has no M for "
-                          "this form");
+                          "this form of the exchange");
     double **at[] = { &x->q, &x->k, &x->beta, &x->Aqk, &x->A, &x->G, &x->w, &x->u,
                       &x->qg, &x->kg, &x->v_new, &x->h };
     static const char *const name[] = { "q", "k", "beta", "Aqk", "A", "G", "w", "u",

@@ -128,7 +128,7 @@ static void through_act(const struct kcp_conv *a, const struct rows *x, const do
 /* dx_t = sum_{i<Wc} weight_{Wc-1-i} dpre_{t+i}, with dpre = 0 past the sequence's end,
  * plus dxt for the last Wc - 1 rows. If t is a row of x0, terms before the first token
  * are omitted, because rows of x0 have no dpre. The owner of x_t adds all terms in the
- * order of i. The halo contains dpre of later ranks. */
+ * order of i. Terms of later ranks come from the halo. */
 static void into_row(const struct kcp_conv *a, const struct rows *dpre,
                      const struct around *z, const double *w, int64_t t, double *dx)
 {

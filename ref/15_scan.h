@@ -49,7 +49,7 @@ struct spike_rank {
     struct rank_arrays own;                /* freed at the end */
     double *alpha;                         /* [K] */
     double **node, *spare;                 /* C maps [HV,K,V+K]; scratch */
-    double **before, **after;              /* [C] states before, after a token */
+    double **before, **after;              /* [C] states before and after each token */
     double *maps, *states, *ends;          /* one row per segment */
     double *dO, *tile_h, *part;            /* [T,HV,V], [NC,HV,K,V], [NS,HV (K+1) D] */
     double *rows, *all;                    /* gathered by 15_repeat.c */

@@ -31,8 +31,8 @@ static void head_outputs(const struct kcp_scan *a, int n, int64_t t0, int64_t t1
 }
 
 /* Computes the gradients of one head, from the last token to the first. A dropped token
- * repeats an earlier output, so its do_ is kept in `last` and added to do_ of the token
- * that computed this output. */
+ * repeats an earlier output, so the dropped token's do_ is added, through `last`, to
+ * do_ of the token that computed this output. */
 static void head_gradients(const struct kcp_scan *a, int n, int64_t t0, int64_t t1,
                            const double *S, double *dS, double *last, double *dO,
                            double *dW, double *dw, double *alpha)

@@ -2,8 +2,8 @@
  *
  * Book: chapter 15.  Checked by: tests/15_scan/checks.c.  Next: ref/15_repeat.c.
  *
- * A tile's tokens are the leaves of a tree. If their number is not a power of two, the
- * last block (subtree) on a level may be shorter. A block's map is stored at the
+ * A tile's tokens are the leaves of a tree. If the number of tokens is not a power of
+ * two, a level's last block (subtree) may be shorter. A block's map is stored at the
  * block's last leaf. The down pass computes states instead of prefix maps, because all
  * prefix maps of a tile would be applied to the same state. */
 #include "15_scan.h"

@@ -2,8 +2,8 @@
  *
  * Book: chapter 16.  Checked by: tests/16_family/checks.c.  Next: ref/16_gla.c.
  *
- * The exponent of every pair of tokens is <= 0, for any gate. Gradients of G that
- * cancel exactly are omitted, as in chapter 10. */
+ * The exponent of each pair of tokens is <= 0 for every value of the gate. Gradients of
+ * G that cancel exactly are omitted, as in chapter 10. */
 #include "16_family.h"
 
 #include <math.h>

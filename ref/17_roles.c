@@ -11,8 +11,8 @@
 enum { STAGES = 4, CONSUMERS = 2 };
 
 /* A block that computes head n of segment s, with state S [K,V]. Each pipeline stage
- * has a barrier `full`, with one arrival per phase, and a barrier `empty`, with one
- * arrival per phase and consumer. */
+ * has two barriers. `full` needs one arrival per phase, and `empty` needs one arrival
+ * per phase and consumer. */
 struct block {
     const struct kcp_ladder *a;
     struct block_stage at[STAGES];

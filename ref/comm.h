@@ -86,9 +86,9 @@ int kcp_nccl_windows(struct kcp_comm *comm);
  * the status of the first failure. `why` (may be NULL) receives "rank 2: reason". */
 int kcp_threads_run(int R, int (*body)(struct kcp_comm *, void *arg), void *arg,
                     char *why, size_t n);
-/* As kcp_threads_run, but data between ranks is copied by the function `copy`, e.g. if
- * all ranks share one GPU. `copy` waits for earlier work of the stream, copies, and
- * returns when the copy is complete. With 0 bytes, `copy` only waits for the stream. */
+/* Like kcp_threads_run, but the function `copy` copies data between ranks, e.g. if all
+ * ranks share one GPU. `copy` waits for earlier work of the stream, copies, and returns
+ * when the copy is complete. With 0 bytes, `copy` only waits for the stream. */
 typedef int kcp_copy(void *to, const void *from, size_t bytes, struct CUstream_st *);
 int kcp_threads_run_on(int R, int (*body)(struct kcp_comm *, void *arg), void *arg,
                        char *why, size_t n, kcp_copy *copy);
@@ -138,8 +138,8 @@ int kcp_nccl_by_file(struct kcp_comm **comm, const char *path, int R, int r, cha
 struct ncclComm;
 int  kcp_nccl_from(struct kcp_comm **comm, struct ncclComm *nccl);
 /* Splits `from`: ranks with the same color form one communicator, ordered by key, then
- * by r. Every rank of `from` calls kcp_nccl_split. On a rank with color < 0, *comm is
- * NULL. Free *comm before `from`. If ranks are threads, free *comm only when no rank
+ * by rank. Every rank of `from` calls kcp_nccl_split. On a rank with color < 0, *comm
+ * is NULL. Free *comm before `from`. If ranks are threads, free *comm only when no rank
  * has work on a GPU: free() waits for all GPUs of the process, and a GPU may be waiting
  * for this rank. lost() of *comm returns rank numbers of `from`. */
 int kcp_nccl_split(struct kcp_comm *from, int color, int key, struct kcp_comm **comm);

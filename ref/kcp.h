@@ -141,7 +141,7 @@ struct kcp_plan {
     struct kcp_segment *seg;   /* [S] segments, rank by rank */
     int *h0_rank, *ht_rank;    /* [N] owner of row n of h0 and dh0; of ht and dht */
     struct kcp_context *ctx;   /* [R] */
-    int crossing;              /* 1: a sequence crosses a cut (on any rank) */
+    int crossing;              /* 1: some sequence has tokens on several ranks */
     uint64_t digest;           /* hash, to compare the plans of all ranks */
     int *order;                /* [S] segments in token order */
     int scattered;             /* 1: the shard order is not the token order */

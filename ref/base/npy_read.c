@@ -26,7 +26,7 @@ static double from_f16(uint16_t bits)
 }
 
 /* Converts m elements of the file to the types in memory. `raw` may be the last bytes
- * of `to`, because converted element e does not overlap raw element e + 1. */
+ * of `to`, because converted element e does not overlap element e + 1 of `raw`. */
 static void from_file(enum npy_kind kind, const unsigned char *raw, size_t m, void *to)
 {
     double *x = to;

@@ -186,8 +186,8 @@ int kcp_check_sizes(const char *stage, const struct kcp_call *c)
 
 /* ---- arrays */
 /* Returns 1 if this call requires the array f although the table marks f as optional.
- * These arrays are the weights of stage 14, unless the call computes the token shift,
- * and the inputs of stage 16 that the model reads. */
+ * Such arrays are the weights of stage 14 (not for the token shift) and the inputs of
+ * stage 16 that the model reads. */
 static int is_needed_here(const struct kcp_stage *s, const struct kcp_field *f,
                           const struct kcp_call *c)
 {
@@ -268,7 +268,7 @@ static const void *array_of(const struct kcp_stage *s, const void *args,
     return f ? *(void *const *)((const char *)args + f->at) : NULL;
 }
 
-/* Checks that segment s starts with chunk cn [s], and chunk c is in segment sc [c]. */
+/* Checks that cn [s] is segment s's first chunk, and sc [c] the segment of chunk c. */
 static int check_grid(const struct kcp_stage *s, const void *args)
 {
     const struct kcp_call *c = args;

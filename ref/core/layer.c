@@ -148,8 +148,8 @@ static struct kcp_query query_of(const struct kcp_variant *v,
     return q;
 }
 
-/* Returns the format of the block that forward saves for this call, or 0 if no row
- * supports the call. args is NULL, or the args struct of stage 13, which reads the
+/* Returns the format of the saved block that forward writes for this call, or 0 if no
+ * row supports the call. args is NULL, or the args struct of stage 13, which reads the
  * block. */
 static int format_left(const struct kcp_layer *layer, const struct kcp_call *call,
                        const void *args)
@@ -344,7 +344,7 @@ static int run_layer(const struct kcp_layer *layer, const struct kcp_variant *v,
     const struct kcp_call *c = args[0];
     char none[200] = "", other[160] = "";
     int rank = 0;
-    if (!v) return kcp_refuse(KCP_BAD, "the layer has no such pass: make the layer "
+    if (!v) return kcp_refuse(KCP_BAD, "the layer lacks this pass: make the layer "
                               "with kcp_layer_ref or kcp_layer_gpu");
     for (int i = 0; i < n; i++) {
         const int refused = kcp_begin(v->stage, v->where, args[i], NULL);

@@ -110,7 +110,7 @@ struct kcp_facts kcp_facts_of(const struct kcp_call *call,
                               const struct kcp_device *device);
 
 /* ---- formats of the saved block, saved.def */
-int kcp_format_version(int format);            /* 0: there is no such format */
+int kcp_format_version(int format);            /* 0 for an unknown format */
 const char *kcp_format_name(int format);
 
 #ifdef __cplusplus

@@ -38,11 +38,11 @@ const char *kcp_format_name(int format)
     return "unknown";
 }
 
-/* Returns the number of initial states that a rank saves. In a contiguous plan
- * without canonical cuts this is one state (ref_h0), because only the rank's first
- * segment can begin inside a sequence. Otherwise a rank saves one state per segment,
- * because several segments may begin inside a sequence, and backward does not repeat
- * the fold of maps that computes the states of these segments. */
+/* Returns the number of initial states that a rank saves. In a contiguous plan without
+ * canonical cuts this is one state (ref_h0), because only the rank's first segment can
+ * begin inside a sequence. Otherwise several segments may begin inside a sequence. Then
+ * a rank saves one state per segment, so backward need not repeat the fold of maps that
+ * computes these states. */
 int kcp_saved_states(const struct kcp_call *a)
 {
     if (!a) return 0;

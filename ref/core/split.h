@@ -33,7 +33,7 @@ static inline int64_t kcp_strips_at(const struct kcp_context *x, int64_t L)
     return strips;
 }
 
-/* Returns the number of chunks in the longest strip: the serial steps of a scan. */
+/* Returns the number of chunks in the longest strip, i.e. a scan's serial steps. */
 static inline int64_t kcp_steps_at(const struct kcp_context *x, int C, int64_t L)
 {
     const int64_t longest = kcp_longest(x);
@@ -59,8 +59,8 @@ static inline double kcp_strip_cost(const struct kcp_context *x, int HV, int C, 
          + (double)(strips - x->NS) * KCP_STEP_FOLD;
 }
 
-/* Returns the cheapest strip length, or 0 if it is cheapest not to cut. Strips need
- * extra work for maps, so cutting is faster only if SMs would otherwise be idle. */
+/* Returns the cheapest strip length, or 0 if not cutting is cheapest. Strips need extra
+ * work for maps, so cutting is faster only if SMs would otherwise be idle. */
 static inline int64_t kcp_strip_length(const struct kcp_context *x, int HV, int C,
                                        int P)
 {
@@ -175,7 +175,7 @@ static inline double kcp_fused_cost(const struct kcp_cut *c, int64_t L)
     return cost + (double)(strips - x->NS) * KCP_FOLD;
 }
 
-/* Returns the cheapest number of chunks per strip, or 0 if it is best not to cut. */
+/* Returns the cheapest number of chunks per strip, or 0 if not cutting is cheapest. */
 static inline int kcp_fused_chunks(const struct kcp_cut *c)
 {
     const int64_t longest = kcp_longest(c->x);
@@ -249,7 +249,7 @@ static inline double kcp_walk_step(const struct kcp_call *a, int want)
 }
 
 /* Returns the time without a walk: first all factors are computed, then the maps of
- * strips of strip_chunks chunks (0: one strip). */
+ * strips (parts of a segment) of strip_chunks chunks (0: one strip). */
 static inline double kcp_maps_cost(const struct kcp_call *a, int strip_chunks, int P)
 {
     const struct kcp_cut c = kcp_cut_of(a, P);
