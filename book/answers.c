@@ -1,4 +1,4 @@
-/* answers.c -- computes those answers to exercises that need no function ref_*.
+/* answers.c -- computes answers to exercises without reference functions (ref_*).
  *
  * Book: the exercises of chapters 00 to 20.  Checked by: itself, because each number is
  * computed in two ways; tests/cli/answers.sh runs it.  Next: book/answers_run.c. */
@@ -37,7 +37,7 @@ static void bytes(void)
     say("18.ratio", "%.2f", (double)sizeof kda / sizeof gdn, 1282.0 / 1028);
 }
 
-/* Chapter 19: prints the limits of the judge. */
+/* Chapter 19: prints the judge's error limits for bf16. */
 static void tolerances(void)
 {
 #define TOLERANCE(name, f64, f32, bf16)                                                \
@@ -163,7 +163,7 @@ static void backward_bytes(void)
         3 * (B() + BM()) / 1048576);
     say("13.reuse", "%.0f", (ranks - 1.0) * sizeof half / 1048576, 3 * B() / 1048576);
     say("13.params", "%.0f", (ranks - 1.0) * sizeof partial, 3 * 4 * 32 * 129);
-    double whole = 0, parts = 0;  /* averages: ranks have the sum 1, or parts of it */
+    double whole = 0, parts = 0;  /* averages, if each rank has 1, or 1 / ranks */
     for (int p = 0; p < ranks * replicas; p++) {
         whole += 1.0 / (ranks * replicas);
         parts += 1.0 / ranks / (ranks * replicas);
@@ -215,7 +215,7 @@ static void plans(void)
         for (int i = 1; i < 2 * R; i++)
             hops += (i < R ? i : 2 * R - 1 - i) != (i - 1 < R ? i - 1 : 2 * R - i);
         if (hops != 2 * R - 2)
-            fail("06: a zigzag plan does not have 2R - 2 messages");
+            fail("06: a zigzag plan: expected 2R - 2 messages, found more or fewer");
     }
     for (int n = 0; n <= 100; n++)
         cu[n] = 600 * n;
@@ -243,22 +243,22 @@ static void forms(void)
         if (!first && R - 1 > steps)
             first = R;
         if (first && R - 1 <= steps)
-            fail("07: at a larger R the scan sends more bytes than the gather");
+            fail("07: found a larger R where the gather sends no more than the scan");
     }
     say("07.R", "%.0f", first, 4);
 }
 
-/* Chapters 12 and 14: computes bytes saved for backward and bytes of a halo's rows. */
+/* Chapters 12 and 14: computes the bytes saved for backward and those of a halo. */
 static void kept(void)
 {
-    /* GB of one layer's saved block in two modes. G, rho and beta are in fp32. */
+    /* GB that a layer saves for backward in two modes. G, rho and beta are fp32. */
     const double less = 2 * (2 * 128 + 2 * 64) + 3 * 4 + 4 * 128 * 128 / 8192;
     say("12.layer_less", "%.1f", less * 8192 * 96 / 1e9, 788 * 786432.0 / 1e9);
     const double more = 4 * 128 + 2 * 5 * 128 + 2 * 128 * 128 / 64;
     say("12.layer_all", "%.1f", (less + more) * 8192 * 96 / 1e9, 3092 * 786432.0 / 1e9);
     say("12.h64", "%.0f", 128 * 256 / 64, 512);
     say("12.h256", "%.0f", 128 * 256 / 256, 128);
-    /* GB of the saved blocks of 24 layers, for 32 heads and 32768 tokens. */
+    /* GB that 24 layers save for backward, for 32 heads and 32768 tokens. */
     const double th = 24.0 * 32 * 32768, state = 4.0 * 128 * 128 / 32768;
     const double factors = 6 * 128 + 2.5 * 64 + 8 + 12;
     say("12.model", "%.1f", th * 950 / 1e9, th * (state + factors) / 1e9);
@@ -275,8 +275,8 @@ static void kept(void)
     say("14.sums384", "%.3f", 2 * 4 * 5 / 384.0, 5 / 48.0);
 }
 
-/* Chapter 18: returns 1 if n heads take less time when each sequence is split into m
- * parts, for some m from 2 to `most`. Each part but the first costs `fold` passes. */
+/* Chapter 18: returns 1 if, for some m from 2 to `most`, n heads take less time with m
+ * parts per sequence than with one. Each further part adds `fold` of a whole pass. */
 static int pays(int n, double fold, int most)
 {
     for (int m = 2; m <= most; m++)
@@ -294,8 +294,7 @@ static void split(void)
     }
     say("18.heads", "%.0f", last + 1, 132 / 2);
     printf("@answer/18.likely %d\n", likely);
-    /* Computes for the forward in one kernel the times of one and two waves of
-     * blocks. */
+    /* The forward in one kernel: the times of one wave and of two waves of blocks. */
     double us = 0;
     for (int step = 0; step < 8192 / 32; step++)
         us += 1.75;
@@ -320,7 +319,8 @@ static void clusters(void)
     int R = 2;
     while (R < 64 && chain(between, R, 1) < gather(between, R))
         R++;
-    struct wire w = { between.a, 1 };   /* finds w.bw of equal gather and chain times */
+    /* Finds the bandwidth w.bw at which all-gather takes as long as the chain. */
+    struct wire w = { between.a, 1 };
     double high = 1e9;
     while (high - w.bw > 1e-4) {
         const struct wire middle = { w.a, (w.bw + high) / 2 };
@@ -332,7 +332,7 @@ static void clusters(void)
     say("20.tie", "%.0f", w.bw * 1e-3, 3 * 2097152 / 40e3);
     say("20.state", "%.0f", state, 4.0 * 32 * 128 * 128 / 45e3);
     if (R != 64 || state < tie)
-        fail("20: the chain is not the faster form for every R");
+        fail("20: the chain is not faster than the gather at every R from 2 to 63");
     double messages = 0;
     for (int d = 1; d < 64; d *= 2)
         for (int node = d; node < 64; node++)

@@ -18,7 +18,7 @@ static double normal(void)
     return sqrt(-2 * log(1 - uniform())) * cos(6.283185307179586 * uniform());
 }
 
-/* Chapter 01: processes token 2 wrongly: computes e from the state before its decay. */
+/* Chapter 01: makes a mistake in token 2: computes e from S before S has decayed. */
 static void undecayed(void)
 {
     double S[K][V], old[V], e[V], answer[V];
@@ -131,7 +131,7 @@ static double bf16(double x, int stochastic)
     return ldexp(low + up, e - 8);
 }
 
-/* Chapters 05 and 19: multiplies a number in bf16 by 1 - 2^-10 in each chunk. */
+/* Chapters 05 and 19: in each chunk, multiplies by 1 - 2^-10 and rounds to bf16. */
 static void forgetting(void)
 {
     double truth = 1, kept = 1;
@@ -182,8 +182,8 @@ static double keep_bits(double x, int bits)
     return ldexp(nearbyint(ldexp(part, bits)), e - bits);
 }
 
-/* Chapter 19: computes the error of a sum of products x y, if each product is computed
- * as 1, 2 or 3 products of 11-bit parts. */
+/* Chapter 19: computes the error of a sum of products x y. Each x y is itself a sum of
+ * 1, 2 or 3 products of parts that have 11 bits. */
 static void two_of_three(void)
 {
     double one = 0, two = 0, three = 0;
@@ -205,8 +205,8 @@ static void two_of_three(void)
     printf("@answer/19.three %.5f\n", sqrt(three / one));
 }
 
-/* Chapter 09: computes the error of dU in mutant_decay_first, where dS decays too
- * early, for three kinds of gates. */
+/* Chapter 09: computes for three kinds of gates the error of dU if dS decays too early,
+ * as in the deliberately wrong variant mutant_decay_first. */
 enum { n9 = 512, C9 = 64, D9 = 16, chunks9 = n9 / C9 };
 static struct {
     double q[n9][D9], k[n9][D9], v[n9][D9], G[n9][D9], beta[n9], Aqk[n9][C9], A[n9][C9];
@@ -269,9 +269,9 @@ static void silent(void)
     step_run(a);
     for (int i = 0; i < K; i++)
         if (dk[1][i] != 0 || dv[1][i] != 0)
-            fail("10: the token with beta = 0 has a nonzero dk or dv");
+            fail("10: beta = 0: expected a dk and dv of 0, found others");
     if (dbeta[1] == 0 || dq[1][0] == 0 || dg[1][0] == 0)
-        fail("10: the token with beta = 0 has a dbeta, dq or dg of 0");
+        fail("10: beta = 0: expected nonzero dbeta, dq, dg, found 0");
 }
 
 /* Chapter 14: finds the rank that owns each halo row, for windows of 4 tokens. */

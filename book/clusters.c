@@ -19,7 +19,7 @@ static void floors(void)
            copy / 1e12, tensor / 1e12);
     printf("@18/chunk %.1f\n@18/chunk_us %.1f\n@18/processor %.0f\n", tiles * C * 1e-6,
            tiles * C / sm * 1e6, sm * 1e-12);
-    /* Backward: kcp-bench counts 2590 bytes, 417792 operations per token and head. */
+    /* Backward: 2590 bytes and 417792 operations per token and head (kcp-bench). */
     printf("@18/floor_forward %.2f\n@18/floor_backward %.2f\n",
            8192 * 96 * fmax(bytes / copy, flop / tensor) * 1e3,
            8192 * 96 * fmax(2590 / copy, 417792 / tensor) * 1e3);
@@ -43,8 +43,8 @@ static void forms(const char *name, struct wire w)
                chain(w, R, 8), scan(w, R, 1));
 }
 
-/* Evaluates chapter 07's formulas inside a node with the times that chapter 07
- * measured: 11.2 us to apply a map, and 10.7 us to compose two maps. */
+/* Evaluates chapter 07's formulas for ranks in one node, with two measured times of
+ * chapter 07: 11.2 us to apply a map, and 10.7 us to compose two maps. */
 static void forms_measured(void)
 {
     const double apply = 11.2, compose = 10.7, state = B() / inside.bw;
@@ -112,7 +112,7 @@ int main(void)
     levels(1 << 20);
     printf("@20/a %.0f\n@20/bw %.0f\n@20/a_far %.0f\n@20/bw_far %.0f\n", inside.a,
            inside.bw * 1e-3, between.a, between.bw * 1e-3);
-    /* In Ulysses, one of four ranks sends 3/4 of its q, k, v, g and beta, in bf16. */
+    /* Ulysses on four ranks: each sends 3/4 of its q, k, v, g and beta, in bf16. */
     printf("@20/inputs %.0f\n", 0.75 * 65536 / 4 * 32 * (4 * 128 * 2 + 2) / 1048576);
     return 0;
 }

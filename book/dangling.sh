@@ -1,5 +1,5 @@
 #!/bin/sh
-# dangling.sh -- checks that book.lua rejects pages with one mistake each.
+# dangling.sh -- makes pages with one mistake each; checks that book.lua rejects all.
 #
 # Book: none.  Run by `make book-lint`.  Next: lint.sh.
 d=$1                               # argument: build/book

@@ -62,7 +62,7 @@ static const struct { const char *name; enum kcp_save save; } modes[] = {
     { "light", KCP_SAVE_LIGHT }, { "recompute", KCP_RECOMPUTE },
     { "save all", KCP_SAVE_ALL } };
 
-/* Returns bytes per token and head of a saved block whose arrays are bf16 or float. */
+/* Returns the bytes saved for backward per token and head, in bf16 or in float. */
 static double bytes_kept(struct kcp_call c, int64_t tokens, int format)
 {
     const int64_t cu_seqlens[] = { 0, tokens };
@@ -107,7 +107,7 @@ static void heads(void)
     printf("          one rank               two ranks              three ranks\n");
 }
 
-/* Prints a[0..1] (one rank), b[0..1] (two ranks) and c[0..1] (three ranks). */
+/* Prints two results each of one rank (a), of two ranks (b) and of three ranks (c). */
 static void row(const char *name, int t, const double *a, const double *b,
                 const double *c)
 {

@@ -6,7 +6,7 @@
 
 enum { STEP = 2 };
 
-/* Sums the log2 decays of n tokens in the rows of G. Returns row 0, the anchor a. */
+/* Writes running sums of n tokens' log2 decays to G's rows. Returns row 0, called a. */
 static const double *sum_gates(int t0, int n, double G[STEP][K])
 {
     for (int i = 0; i < n; i++)

@@ -26,7 +26,7 @@ static int reads(const int *byte)
 }
 
 /* Counts bank conflicts per chunk in the third kernel (rows of 256 bytes, eight warps).
- * One load of a lane reads two neighbouring numbers of a row of w, or one of kg. */
+ * In a load, a lane reads two adjacent numbers of a row of w, or one number of kg. */
 static void by_hand(void)
 {
     int w[32], kg[32];

@@ -86,7 +86,7 @@ def floors():
 
 
 def replays():
-    """Compares calls with replayed CUDA graphs, for short shards on a busy host."""
+    """Compares plain calls to replays of CUDA graphs: few tokens, a busy host."""
     cases = "kda_2x1_t1024_bare", "kda_2x1_t4096_bare"
     print("== 20-replays\nKDA forward on 2 GPUs, 32 heads, nothing kept, a busy host: "
           "microseconds\n")
@@ -108,7 +108,7 @@ def replays():
 
 
 def chosen():
-    """Compares all-gather with chain, one group of heads with two, and three token cuts."""
+    """Compares all-gather to chain, one to two groups of heads, three token cuts."""
     for name, case in (("long2", "kda_2x1_t131072_bare"),
                        ("long4", "kda_4x1_t131072_bare")):
         gather, chain = (newest(case, form=f).us for f in ("all_gather", "chain"))
@@ -129,8 +129,8 @@ def chosen():
 
 
 def maps():
-    """Prints how many percent the maps add to the work: compares two GPUs' time without
-    the exchange with half of one GPU's time."""
+    """Prints by how many percent the maps increase the work. Compares half of one GPU's
+    time to two GPUs' time, in which the exchange is not counted."""
     for way, stage in ("fwd_", "08_forward"), ("back_", "13_backward"):
         one = newest("kda_1x1_t131072", stage)
         two = newest("kda_2x1_t131072", stage, "chain")
@@ -145,7 +145,7 @@ def maps():
 
 
 def unsent():
-    """Prints times with and without messages: at most the difference can be hidden."""
+    """Prints times with and without messages. Overlap can gain only the difference."""
     print("== 20-unsent\nKDA forward on 4 GPUs, 32 heads, nothing kept, called "
           "alternately with and\nwithout messages; microseconds\n")
     print("GPUs     T per rank   form             with   without       maximum gain")
@@ -200,8 +200,8 @@ def ladder():
         v, chunks = rung[:2] + ".", 128 * 96
         for column in "conflicts", "wavefronts":
             show(v + column, "%.0f", counted(rung, column) / chunks)
-        # Cycles per chunk: "clocks" of the whole kernel, "active" with a block on the
-        # SM, "tensor" with busy tensor cores. Each of the four schedulers issues in
+        # Cycles per chunk: "clocks": of the whole kernel; "active": the SM has a block;
+        # "tensor": the tensor cores are busy. Each of the four schedulers issues in
         # `issue` percent of the active cycles. The tensor cores are busy in `tensor`
         # percent of the active cycles.
         active = counted(rung, "instructions") / chunks / 4 / counted(rung, "issue") * 100

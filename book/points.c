@@ -74,7 +74,7 @@ static void survival(void)
 
 /* Chapter 06: prints the plan of four packed sequences on three ranks. For a segment,
  * prints its sequence, first token and end, whether it is the sequence's last, and how
- * many of h_ext and M it needs. For a rank, prints its first token and its context. */
+ * many of its h_ext and M are needed. For a rank, prints first token and context. */
 static void plan(void)
 {
     const int64_t cu[] = { 0, 6, 22, 25, 30 };
@@ -98,7 +98,7 @@ static void plan(void)
 }
 
 /* Chapter 17: prints the position of each piece of 16 bytes in eight rows of a plain
- * and of a swizzled tile, one line per row, then the reads for piece 2 of all rows. */
+ * and of a swizzled tile, one line per row, then the reads that piece 2 of all rows takes. */
 static void banks(void)
 {
     static double tile[64 * 64], r[LANES][8];

@@ -8,9 +8,9 @@
 #   tables.py --readme [--check]  the tables of README.md, between two marks
 #
 # The first line of a record names its columns. Column `kind` says what a row records.
-# If a case was recorded several times, the latest row in the best state is used. The
-# states, best first: measured with the present kernels, with unknown kernels, with other
-# kernels. --readme needs built kernels.
+# A row's state says which kernels were measured; best first: present, unknown, other.
+# If a case was recorded several times, the latest row in the best state is used. --readme
+# needs built kernels.
 import glob
 import itertools
 import math
@@ -44,7 +44,7 @@ def least(rows):
 
 
 def newest(rows, stale_too):
-    """Returns the fastest row in the best state; a stale row only if `stale_too`."""
+    """Returns the fastest row of the most current kernels; STALE: if `stale_too`."""
     state = max([r.state for r in rows], default=STALE)
     return least(r for r in rows if r.state == state and (state != STALE or stale_too))
 
@@ -138,7 +138,7 @@ class Row:
                 self.segments, self.stage, self.theirs, self.variant)
 
     def standing(self):
-        """Returns the state: compares recorded digests with the present code's."""
+        """Returns STALE, UNCOMPARED or FRESH, from recorded and present digests."""
         def compared(digest, by, key):
             return STATES[Row.digests.state(key, digest, by)] if digest else UNCOMPARED
         known = Row.digests.rows
@@ -226,8 +226,8 @@ class Page:
 
 
 class Records:
-    """`kind` has all rows by kind, `rows` the rows of kind time that tables use, and
-    `sorted` these in order."""
+    """`kind` has all rows by kind. `rows` has the rows of kind time that tables use;
+    `sorted` has `rows` in the order of the tables."""
     def __init__(self):
         self.kind, slots, standings, self.timed = {}, {}, {}, []
         for path in results():
@@ -259,8 +259,8 @@ class Records:
         return True
 
     def of_newest_code(self, rows):
-        """Drops rows of whole layers if the same case also has rows in a better state or
-        of a later day."""
+        """Drops rows of whole layers if other rows of the case measured more current
+        kernels, or are of a later day."""
         newest = {}
         for r in rows:
             key = r.case, r.stage, r.ranks
@@ -277,14 +277,14 @@ class Records:
                 if all(getattr(r, name) == value for name, value in want.items())]
 
     def case(self, r):
-        """Returns the case, with the number of segments that KCP's kernels use for it."""
+        """Returns the case and, if KCP split it, the number of segments."""
         like = self.find(theirs=False, set=r.set) if r.theirs else [r]
         n = like[0].segments if like else 1
         return r.case + (", %d segments" % n if n > 1 else "")
 
     def alone(self, r):
         """Returns KCP's least time on one GPU for this case; 0 if no plan of one segment
-        was timed, because plans with more segments may be much slower."""
+        was timed. Other plans are not enough: they may be much slower."""
         q = [x for x in self.find(theirs=False, ranks=1, case=r.case, stage=r.stage,
                                   way=r.way) if x.gpu() == r.gpu()]
         return least(q).us if any(x.segments == 1 for x in q) else 0
@@ -356,7 +356,7 @@ def whole_table(d, name, only=None):
 
 
 def mode_table(d):
-    """Chapter 18: lists the bytes and the time of each mode of the saved block."""
+    """Chapter 18: lists bytes and time of each option for what forward saves."""
     p, cases = Page("18-modes.md"), {}
     for r in d.sorted:
         if r.stage in PAIR and r.save not in ("", "none") and not (r.is_layer or r.peer):
@@ -416,8 +416,8 @@ def bound_table(d):
 
 def roofline(d):
     """Writes the memory and tensor rates, then the highest TFLOP/s of every variant.
-    Whole passes must be of KDA with 8192 tokens and 96 heads. Unless their variant is
-    *_stages, they must be from the H200, whose memory rate bounds them."""
+    Whole passes must be of KDA with 8192 tokens and 96 heads. Variants other than
+    *_stages must have run on the H200, where the memory rate is their bound."""
     p, at = Page("roofline.tsv"), {}
     for r in d.rows:
         case = r.model, r.T, r.HV, r["lengths"]
@@ -488,7 +488,7 @@ def rank_table(d):
 
 
 def form_table(d):
-    """Lists the time of each form and, in brackets, of its exchange."""
+    """Lists pass times by exchange algorithm; in brackets, the exchange times."""
     p, groups, above = Page("19-forms.md"), {}, None
     stages = *PAIR, "16_family"
     for r in sorted((r for r in d.sorted if r.ranks > 1 and not r.peer and r.is_layer
@@ -806,8 +806,8 @@ TIMES = re.compile(r"([\d.]+(?:, [\d.]+)*)(?: to ([\d.]+))? (ms|µs)(?![^ ,;])([
 
 
 def times_in(cell):
-    """Returns the times in a cell, such as "0.20, 0.90 ms", and their unit. Returns
-    the middle of a range, such as "1.85 to 1.91 ms". Cells with "less" have no times."""
+    """Returns the times in a cell, such as "0.20, 0.90 ms", and their unit. For a
+    range ("1.85 to 1.91 ms"), returns the middle; for a cell with "less", no times."""
     found = TIMES.match(cell)
     if not found or " less" in found[4]:
         return [], ""

@@ -1,7 +1,7 @@
 /* kcp_in_one_file.c -- KDA cut across ranks: the whole idea in one program.
  *     cc -O2 kcp_in_one_file.c -lm -lpthread && ./a.out
- * Computes one head of Kimi Delta Attention in double, by the token recurrence and its
- * adjoint, and by chunks (WY form) on ranks that are threads. Each rank computes its
+ * Computes one head of Kimi Delta Attention in double: by the token recurrence and its
+ * adjoint, then by chunks (WY form) on ranks, which are threads. Each rank computes its
  * affine map (M, h); ranks exchange maps by all-gather, or states by a chain.
  * Prints each result's largest difference from the recurrence, which is at most 1e-12.
  * Book: "The idea".  Checked by: tests/cli/examples.sh. */
@@ -100,8 +100,8 @@ static void prepare(struct chunk *c, int t0, int n)
     }
 }
 
-/* Advances X [K,W] by a chunk: y = [u | 0] - w X, where u fills the first V columns;
- * then X <- e^G_last X + (e^(G_last - G) k)^T y. Columns of X are independent. */
+/* Advances X [K,W], a state or [h | M], by a chunk: y = [u | 0] - w X, where u has V
+ * columns; then X <- e^G_last X + (e^(G_last - G) k)^T y. Columns are independent. */
 static void advance(const struct chunk *c, int W, double X[K][W], double y[C][W])
 {
     const int last = c->n - 1;

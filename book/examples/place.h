@@ -4,8 +4,8 @@
  * Book: chapter 08.  Checked by: tests/cli/examples.sh.  Next: kda.c.
  *
  * In your program the framework provides device memory, bf16 tensors, a stream, and an
- * ncclComm_t for kcp_nccl_from. Compile with -DKCP_WITH_CUDA for the GPU part, with
- * -DKCP_WITH_MPI -lkcp_mpi for ranks that mpirun starts. */
+ * ncclComm_t for kcp_nccl_from. For GPUs, compile with -DKCP_WITH_CUDA; for ranks that
+ * mpirun starts, with -DKCP_WITH_MPI -lkcp_mpi. */
 #ifndef PLACE_H
 #define PLACE_H
 

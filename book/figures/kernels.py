@@ -37,9 +37,9 @@ def ladder_coalesce():
 
 @figure(720, 282)
 def ladder_roles():
-    """Draws the cycles that ladder_trace.cu recorded per chunk: the announcement and the
-    arrival of the bytes; then, for each group, the start and the end of the wait, the
-    end of w S, the end of the update of S, and the release of the stage."""
+    """Draws the cycles that ladder_trace.cu recorded per chunk. For the bytes: their
+    announcement and arrival. For each warpgroup: start and end of its wait, end of w S,
+    end of the update of S, and release of the pipeline stage."""
     first, last = -6000, 26400
 
     def x(cycle):
@@ -136,8 +136,8 @@ def ladder_thread():
 
 @figure(720, 310)
 def ladder_times():
-    """Line 1 of ladder.tsv is "floor us". Each other line has the name of a kernel
-    version and its microseconds."""
+    """Line 1 of ladder.tsv has "floor" and microseconds. Each other line has the name
+    of a kernel version and its microseconds."""
     def x(us):
         return 130 + (math.log10(us) - 2) * 122
 
@@ -511,7 +511,7 @@ def roles_of_one_kernel(y):
                            (180, "", "warp 1: odd steps"),
                            (224, "queries", "1 warp"), (268, "scan", "8 warps")):
         lane(y + at, name, more)
-    # An arrow is a barrier: it points from the role that arrives to the one that waits.
+    # Each arrow is a barrier, from the role that arrives to the role that waits.
     for x0, y0, x1, y1, name in (
             (46, 34, 54, 47, "raw"), (112, 78, 122, 91, "gated"),
             (182, 122, 190, 267, ""), (268, 166, 276, 267, ""),
@@ -554,8 +554,8 @@ PASSES = {"08/v1_stages": ("forward, a thread per column", -10, -17),
 
 @figure(720, 424)
 def roofline():
-    """Line 1 of roofline.tsv is "roof TB/s TFLOP/s". Each other line has a name,
-    operations per byte and TFLOP/s. Lines join the eight kernels of chapter 17."""
+    """Line 1 of roofline.tsv has "roof", TB/s and TFLOP/s. Each other line has a name,
+    operations per byte, TFLOP/s. The drawn lines join chapter 17's eight kernels."""
     def x(intensity):
         return 60 + (math.log10(intensity) - 1) * 290
 
@@ -619,8 +619,8 @@ def schedules():
 
 @figure(720, 400)
 def tokens():
-    """tokens.tsv has model, heads, stage, saved block, tokens and ms. Its rows are
-    sorted by the number of tokens."""
+    """The columns of tokens.tsv: model, heads, stage, what is saved, tokens and ms. Its
+    rows are sorted by the number of tokens."""
     curves = (("13_backward", "recompute", "backward", "b"),
               ("08_forward", "recompute", "forward, data saved", "a"),
               ("08_forward", "none", "forward, nothing saved", "c"))

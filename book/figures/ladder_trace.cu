@@ -6,8 +6,8 @@
 //   nvcc -gencode arch=compute_90a,code=sm_90a -Iref -I. book/figures/ladder_trace.cu
 //   ./a.out > book/data/ladder-trace.tsv              needs one GPU with sm_90a
 //
-// The kernel runs the functions of v8_tma_sm90.cu with primitives that in block 0 also
-// record the cycle counter. An additional thread records when each copy has ended.
+// The kernel runs the functions of v8_tma_sm90.cu. In block 0, barrier calls and
+// waits also record the cycle counter. An additional thread records each copy's end.
 #include "cuda/17_ladder/ladder.cuh"
 #include "cuda/tile/setmaxnreg.cuh"
 #include "cuda/tile/tma.cuh"

@@ -88,7 +88,7 @@ def nesting():
         return [(i / n, (i + 1) / n, ink, name) for i in range(n)]
 
     def spread(y, start, end):
-        """Joins a piece's ends to the ends of the next row, where the piece is larger."""
+        """Joins a piece's ends to the ends of the next row, which enlarges it."""
         line(at(start), y, at(0), y + 18, "soft", "stroke-dasharray:2 3")
         line(at(end), y, at(1), y + 18, "soft", "stroke-dasharray:2 3")
 
@@ -682,8 +682,8 @@ def compress():
 
 
 K, V, C, T = 128, 128, 64, 8192            # KDA with H = HV
-# Pieces of a saved block: name, bytes per token and head. The last tuple says how many
-# of the first pieces each mode keeps: light, recompute and save-all.
+# Arrays that forward can save: name, bytes per token and head. The last tuple says how
+# many of them, counted from the first, the modes light, recompute and save-all save.
 FACTORS = (("", 4 * K * V / T), ("", 12), ("Aqk", 2 * C), ("A", 2 * C), ("q", 2 * K),
            ("k", 2 * K), ("G", 4 * K), ("w", 2 * K), ("qg", 2 * K), ("kg", 2 * K),
            ("u", 2 * V), ("v_new", 2 * V), ("h", 2 * K * V / C)), (4, 6, 13)

@@ -54,7 +54,7 @@ def tree():
 @figure(720, 420)
 def scan_times():
     """The columns of 15-forms.tsv are K, heads, T, pass (1: backward), then the times
-    in ms of the algorithms walk, scan and chunks (0: not timed)."""
+    in ms of the algorithms walk (sequential), scan and chunks (0: not timed)."""
     def x(times):
         return 206 + (math.log10(times) + 2) / 4.4 * 494
 
@@ -138,7 +138,7 @@ def family_rows():
 # ---- 19
 @figure(720, lambda: 80 + 24 * len({stage for stage, *_ in words_of("errors.tsv")}))
 def errors():
-    """errors.tsv has stage, variant, 1 if fp32, 1 if failed, and error / limit."""
+    """Columns of errors.tsv: stage, variant, 1 if fp32, 1 if failed, error / limit."""
     def x(share):
         return 185 + 495 * min(share, 1.04)
 
@@ -270,7 +270,7 @@ def visible():
 # ---- B
 @figure(720, 346)
 def log():
-    """A row: 1 if backward, 1 if GDN, measured / predicted time, and a text."""
+    """A row has: 1 if backward, 1 if GDN, measured / predicted time, and a text."""
     with open("build/book/results/log.tsv", encoding="utf-8") as file:
         rows = [s.rstrip("\n").split(" ", 3) for s in file]
     pairs = [(back == "1", "b" if gdn == "1" else "a", float(ratio), what)

@@ -14,7 +14,7 @@ CUTS = 0, 5, 6, 6, 7, 12
 
 
 def halo_x(r, t):
-    """Returns x of token t on rank r. Every rank, even if empty, adds a gap of 48."""
+    """Returns x of token t on rank r. Each earlier rank, even if empty, adds 48."""
     return 104 + 35 * t + 48 * r
 
 
@@ -183,7 +183,7 @@ def run():
 
 
 def best(record, stage, variant, model, T, H, ranks):
-    """Returns the least time, in ms, of those rows of a record that have these values."""
+    """Returns the least time, in ms, among a record's rows that have these values."""
     with open("bench/results/%s.tsv" % record, encoding="utf-8", newline="") as f:
         rows = csv.DictReader(f, delimiter="\t", quoting=csv.QUOTE_NONE)
         want = {"stage": stage, "variant": variant, "model": model, "T": T, "H": H,

@@ -12,8 +12,8 @@ figures = {}
 
 
 def figure(w, h):
-    """Registers a function as a figure that draw.py prints. The figure's title and
-    description are in book/data/figures.tsv. `h` may be a function of no arguments."""
+    """Registers a function as a figure that draw.py prints. The title and description
+    are in book/data/figures.tsv. `h` is the height, or a function that returns it."""
     def keep(draw):
         figures[draw.__name__] = w, h, draw
         return draw
@@ -48,8 +48,8 @@ def rect(x, y, w, h, style):
 
 
 def box(x, y, w, h, ink, words=""):
-    """Draws a rectangle with `words` in the middle. An ink of one letter also fills the
-    rectangle with its pale colour. Other inks colour only the outline."""
+    """Draws a rectangle with `words` in the middle. If `ink` has one letter, fills the
+    rectangle with this ink's pale colour; otherwise colours only the outline."""
     fill = "var(--wash-%s)" % ink if len(ink) == 1 else "none"
     rect(x, y, w, h, "fill:%s;stroke:var(--%s)" % (fill, ink))
     if words:

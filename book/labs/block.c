@@ -3,13 +3,13 @@
  * Book: labs/STAFF.md.  Used by: make grade LAB=17_shared, 17_stages, 17_descriptor.
  * Next: orders.c.
  * This file replaces ref/17_block.c in the student's object.
- * - "sectors" requires as many loaded sectors as w and kg have. If there are fewer,
- *   block_load did not load all of w and kg; if more, neighbouring lanes read distant
- *   addresses.
- * - "ahead" requires that the copies of the next two chunks, or of the remaining chunks
- *   near the end, are in flight while a chunk is multiplied. A chunk has four copies.
- * - "products" requires one wgmma per step of 16 rows: K / 16 for w S and four for the
- *   update of S.
+ * - Variant "sectors": the loads must fetch as many 32-byte sectors as w and kg have.
+ *   If they fetch fewer, block_load did not load all of w and kg; if more, neighbouring
+ *   lanes read distant addresses.
+ * - Variant "ahead": while a chunk is multiplied, the copies of the next two chunks must
+ *   be in flight (near the end, of the remaining chunks). A chunk has four copies.
+ * - Variant "products": w S must take K / 16 wgmma (one per 16 rows), and the update of
+ *   S must take four.
  */
 #define block_load plain_load
 #define block_chunk plain_chunk
@@ -96,8 +96,8 @@ static int ahead(void *args)
     queue = NULL;
     const int status = lab_17_stages_lab.run(args);
     if (!status && late)
-        return failed("during %d chunks the copies in flight are not those of the next"
-                      " two chunks", late);
+        return failed("expected the copies of the next two chunks in flight, found"
+                      " others during %d chunks", late);
     return status;
 }
 

@@ -69,8 +69,8 @@ static int refused_gather(struct kcp_comm *c, const void *mine, void *all,
     return KCP_BAD;
 }
 
-/* Runs the student's exchange. Checks that the exchange changes neither the rank's maps
- * nor the GUARD bytes after x->work, which merge_body allocates. */
+/* Runs the student's exchange. Sets `spoiled` if the exchange changes the rank's maps,
+ * or the GUARD bytes that merge_body allocates after x->work. */
 static int watched(const struct kcp_exchange *x)
 {
     const size_t bytes = x->plan->ctx[x->comm->r].NS * sizeof(double) * MAP;
@@ -167,7 +167,7 @@ static void in_process(const void *arg, void *answer)
     run_trial(t, (exchange *)lab_function(t->object), answer);
 }
 
-/* Returns 0 if all numbers are right. Otherwise writes the first wrong one to `why`. */
+/* Returns 1 and writes the first wrong number to `why`; returns 0 if all are right. */
 static int differs(const struct trial *t, const struct found *f, char *why, size_t n)
 {
     const struct kcp_plan *p = t->a.plan;
@@ -188,8 +188,8 @@ static int differs(const struct trial *t, const struct found *f, char *why, size
     return 0;
 }
 
-/* Returns 0 if every rank's traffic equals the formula of the form. Otherwise writes
- * the first difference to `why` and returns 1. */
+/* Compares each rank's traffic to the formula of the exchange algorithm. Returns 1 and
+ * writes the first difference to `why`; returns 0 if there is none. */
 static int traffic_differs(const struct trial *t, const struct found *f, char *why,
                            size_t n)
 {

@@ -25,8 +25,8 @@ rm -rf "$dir"/*.so "$dir"/*.o "$dir"/asan "$dir"/bench "$dir"/check "$dir"/text 
 realpath "$work" >"$dir/work"
 echo "Lab $id: $(get title)"
 
-# The rows of the staff's file follow the rows of the lab step. If the staff's file
-# changes the task (a twist), the rows of the step do not apply and are left out.
+# The tests (rows) of the staff's file follow those of the lab step. If the staff's file
+# changes the task (a twist), the rows of the lab step do not apply and are left out.
 : >"$dir/staff"
 if [ -n "$staff" ]; then
     sh book/labs/staff.sh "$staff" "$id" >"$dir/staff" || exit 2

@@ -11,7 +11,7 @@ if [ -e "$work" ]; then
     echo "$work: this file exists, so it is not changed"
     exit 0
 fi
-# The staff's file can add todo lines to the lab's todo lines.
+# The staff's file can add "todo" lines, which describe the task in the gap.
 tasks=$(mktemp) || exit 2
 trap 'rm -f "$tasks"' EXIT
 cp "$lab" "$tasks"

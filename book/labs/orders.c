@@ -1,4 +1,4 @@
-/* orders.c -- runs the roles and copies of a student's kernel in random orders.
+/* orders.c -- runs a kernel's roles (producer, consumers) and copies in random orders.
  *
  * Book: labs/STAFF.md.  Used by: make grade LAB=17_roles.  Next: frame.h.
  * This file replaces ref/17_block.c in the student's object. The variant "orders" runs
@@ -33,8 +33,8 @@ static int nbarriers, running, (*their_step)(void *m, int role, int i);
 
 enum order { PLAIN, ANY, PRODUCER_FIRST };
 static enum order order;
-static int held;            /* the chunks' number until the producer waits, then 0 */
-static int other;           /* 1 unless the producer first waits after 4 chunks */
+static int held;            /* the number of chunks until the producer waits; then 0 */
+static int other;           /* 1 if the producer's first wait is not after 4 chunks */
 static unsigned drawn = 1;
 
 void block_barrier_init(struct block_barrier *b, int count)
@@ -51,7 +51,7 @@ int block_passed(const struct block_barrier *b, int phase)
     return passed;
 }
 
-/* Runs a step of a role. With PRODUCER_FIRST, consumers are held until the producer
+/* Runs a step of a role. With PRODUCER_FIRST, no consumer runs until the producer
  * waits. */
 static int watched(void *m, int role, int i)
 {
@@ -100,8 +100,8 @@ static int random_of(int n)
     return (int)(drawn / 65536 % (unsigned)n);
 }
 
-/* Runs a step of a random role, or completes a random copy; returns 0 if the role must
- * wait. */
+/* Tries a step of a random role or completes a random copy. Returns 1 if one was done,
+ * 0 if the role must wait or there is no copy. */
 static int one_step(int step(void *m, int role, int i), void *m, int roles, int chunks,
                     int *done, struct block_copies *q)
 {
@@ -156,7 +156,7 @@ static int ahead(void *args)
     const int status = lab_17_roles_lab.run(args);
     order = PLAIN;
     if (!status && other)
-        return failed("the producer is not four chunks ahead of the consumers");
+        return failed("found no wait of the producer after exactly 4 chunks");
     return status;
 }
 

@@ -3,7 +3,7 @@
  * Book: labs/STAFF.md.  Used by: chain_main.c, for lab 07c.  Next: chain_main.c.
  * If two ranks both send before they receive, they deadlock over NCCL, but not over
  * threads, because threads buffer messages. With this file, a send waits until its
- * message is received. In a group of calls, not the send but the group's end waits. A
+ * message is received; the sends of a group of calls wait at the end of the group. A
  * wait of MEET_SECONDS without CPU time of the process counts as a deadlock.
  */
 #ifndef KCP_LAB_RENDEZVOUS_H

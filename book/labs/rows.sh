@@ -1,4 +1,4 @@
-# rows.sh -- functions that judge one row of a lab; grade.sh sources this file.
+# rows.sh -- functions that judge a row (a test) of a lab; grade.sh sources this file.
 #
 # Book: labs/STAFF.md.  Checked by: try.sh, tests/cli/labs.sh.  Next: check_main.c.
 # A student's file becomes dir/lab.so, which the judge loads into a separate process. The
@@ -170,9 +170,9 @@ line_of() {
 # judge TITLE POINTS option...: judges the student's object $so and adds the result. The
 # output is limited to 16 MiB, so that endless output does not fill the disk.
 small='ulimit -f 32768; exec "$0" "$@"'
-# In a lab on the host, a process gets 4 GiB of private memory. The judge itself limits
-# variants. `limited` limits checks, exchanges, plans and the processes of a launcher. (For
-# GPU labs, use a cgroup or a container, see STAFF.md.)
+# In a lab on the host, a process may use 4 GiB of private memory. For variants, the judge
+# sets this limit. `limited` sets it for checks, exchanges, plans and the processes of a
+# launcher. (For GPU labs, use a cgroup or a container, see STAFF.md.)
 limited="ulimit -d 4194304; $small"
 stuck='it was here when it was stopped'
 last() { tail -1 "$out" | grep . || echo "it ended without a verdict"; }
@@ -227,7 +227,7 @@ judge() {
 
 # speed TITLE POINTS NAME RATIO [option...]: compares the times of variants `lab` and NAME
 # in one run. NAME `best` is KCP's fastest variant. With NAME `form`, compares the student's
-# exchange algorithm with KCP's fastest one.
+# exchange algorithm to KCP's fastest exchange algorithm.
 speed() {
     title=$1 points=$2 name=$3 ratio=$4 gpus=$(nvidia-smi -L 2>/dev/null | wc -l)
     shift 4

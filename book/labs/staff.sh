@@ -1,5 +1,5 @@
 #!/bin/sh
-# staff.sh -- prints the rows for one lab from the staff's file; fails if a row is wrong.
+# staff.sh -- prints the staff's rows (tests) for a lab; fails if a row is malformed.
 #
 # Book: labs/STAFF.md.  Usage: staff.sh FILE LAB.  Next: grade.sh.
 file=$1 id=$2

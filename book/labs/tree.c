@@ -1,4 +1,4 @@
-/* tree.c -- runs a student's tree in the program of chapter 15; counts its products.
+/* tree.c -- runs a student's scan by a tree in chapter 15's program; counts products.
  *
  * Book: labs/STAFF.md.  Used by: make grade LAB=15_blelloch.  Next: warp.c.
  * One variant of stage 15 runs the whole program with the tree in each tile. Two others

@@ -4,8 +4,8 @@
 # Book: labs/STAFF.md.  Usage: try.sh BUILD, or make try LAB=07.  Next: points.tsv, which
 # has the expected points; `make tried` writes points.tsv. The right answer is the region
 # that was cut out of the source. The wrong answers are edits of that region ("wrong" lines
-# of the lab file). Files in book/labs/work are not changed. JOBS= (default 2) submissions
-# are graded at once, each in a separate folder.
+# of the lab file). Files in book/labs/work are not changed. At most JOBS (default 2)
+# submissions are graded at once, each in a separate folder.
 B=${1:-${B:-build}} MAKE=${MAKE:-make} bad=0 tried=0 unknown=0
 # If started without make, this script calls make, which sets the compilers and options.
 [ -n "$LAB_CFLAGS" ] || exec $MAKE --no-print-directory -s try B="$B" LAB="$LAB"
@@ -71,7 +71,7 @@ for f; do
         [ $wrong = 0 ] || { bad=1; sed 's/^/try: | /' "$at/said" >&2; }
     done
     echo "$line"
-    # points.tsv has the points of all labs but 20 (minutes) on a machine without a GPU.
+    # points.tsv has the points without a GPU, of all labs but 20 (which takes minutes).
     case $src in *.cu|*.cuh|bench/text/run.c) continue ;; esac
     grep -qxF "$line" book/labs/points.tsv || { bad=1
         echo "try: expected the row of points.tsv: $(grep "^$id	" book/labs/points.tsv)" >&2; }

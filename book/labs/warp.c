@@ -5,8 +5,8 @@
  * This file replaces ref/17_warp.c in the student's object. The variant "products"
  * requires as many mma as the chunk's tiles need. If there are fewer, a product was
  * computed without warp_mma; if more, a tile was computed twice. The variant "banks"
- * requires four reads per block of 16 by 16. If there are more, two rows of a block
- * share a bank; if fewer, a block was read without warp_ldmatrix.
+ * requires four reads of shared memory per 16 x 16 numbers. If there are more, two of
+ * their rows share a bank; if fewer, some were read without warp_ldmatrix.
  */
 #define warp_mma plain_mma
 #define warp_ldmatrix plain_ldmatrix
@@ -60,7 +60,7 @@ static int counted(const struct kcp_variant *lab, void *args, const char *what,
     products = reads = 0;
     const int status = lab->run(args);
     if (!status && (*counter < least || *counter > most))
-        return failed("%lld %s, should be %lld to %lld", (long long)*counter, what,
+        return failed("found %lld %s, expected %lld to %lld", (long long)*counter, what,
                       (long long)least, (long long)most);
     return status;
 }

@@ -94,7 +94,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def main(kind, description):
-    """Trains a model of class `kind`, called with bytes and the dict `where`."""
+    """Trains a model of class `kind`, whose inputs are bytes and the dict `where`."""
     p = Parser(description=description.splitlines()[0])
     p.add_argument("--text", nargs="+", required=True, help="files to learn")
     p.add_argument("--steps", type=int, default=8)

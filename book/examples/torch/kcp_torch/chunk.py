@@ -23,7 +23,7 @@ GRADIENTS = ("dq_raw", "dk_raw", "dv", "dg_raw", "dbeta_raw", "dA_log", "ddt_bia
              "dh0")
 
 
-# The kinds of saved block, by the value of option `save`.
+# What forward saves for backward, by the value of option `save`.
 SAVES = {"light": "KCP_SAVE_LIGHT", "recompute": "KCP_RECOMPUTE", "all": "KCP_SAVE_ALL"}
 
 
@@ -68,7 +68,7 @@ def plain(shape):
 
 
 class Site(Spec):
-    """The sizes, types, options and split of a call, and its forward and backward."""
+    """A call's sizes, types, options and split into ranks; its forward and backward."""
 
     def __init__(self, options, cu, cuts, group, inputs):
         q, k, v, g, beta, A_log, dt_bias, h0 = inputs
@@ -88,7 +88,7 @@ class Site(Spec):
                                               h0.dtype == torch.float64)
         self.wide, self.like = torch.float64 if double else torch.float32, v.dtype
         # If ranks share the batch, the kernels write only the states of sequences that
-        # end on this rank; made() writes zeros to the other rows.
+        # end on this rank; made() writes zeros to the other states.
         self.written, self.makers = group is None and self.tokens, None
         given = (True,) * 5 + (self.gate, dt_bias is not None, h0 is not None)
         some = lambda names, also: tuple(n for n, x in zip(names, also) if x)
@@ -133,7 +133,7 @@ class Site(Spec):
 
     def forward(self, inputs, keep, places=None):
         """Returns o, ht, the saved block, and the tensors that backward reads. `places`
-        has the addresses of the inputs if they need no copy."""
+        has the addresses of the inputs if no input needs a copy."""
         if self.gpu and self.index != current_gpu():
             with torch.cuda.device(self.device):
                 return self.forward(inputs, keep, places)
@@ -247,7 +247,7 @@ _latest = groups.Cache()                      # the last call of each kind
 
 
 def _site(all_, where, inputs, split):
-    """Returns the Site of a call. Checks the arguments if a new Site is needed."""
+    """Returns a call's Site (sizes and options). For a new Site, checks arguments."""
     q, k, v, g, beta, A_log, dt_bias, h0 = inputs
     key = site = None
     try:
@@ -269,8 +269,8 @@ def _site(all_, where, inputs, split):
 
 
 def _kind(all_, where, inputs):
-    """Returns the key of a call. The key says which optional tensors are None, because
-    Alike compares tensors by position."""
+    """Returns a call's key in the cache. The key says which optional tensors are None,
+    because the class Alike compares tensors by position."""
     return all_, where, inputs[5] is None, inputs[6] is None, inputs[7] is None
 
 
@@ -363,16 +363,16 @@ def chunk_kda(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor,
     - `initial_state` [N, HV, K, V]: one row per sequence of the whole batch. With
       `state_v_first` (formerly `transpose_state_layout`) the shape is [N, HV, V, K].
     - `cu_seqlens` [N + 1], for sequences packed into B = 1: the first token of each
-      sequence, then the number of all tokens; int32, int64 or whole numbers. A call
-      with a list in `cu_seqlens_cpu` never waits for the GPU.
+      sequence, then the number of all tokens; int32, int64 or whole numbers. If
+      `cu_seqlens_cpu` has these numbers in a list, the call never waits for the GPU.
     - `cp_context`: from `build_cp_context`; the tensors then have only this rank's
       tokens. `form`: how ranks exchange states: `all_gather`, `chain`, `pipeline` or
       `scan`.
     - `save`: what forward keeps for backward: `recompute` (least memory), `light` or
-      `all`. `None` means `all` with `disable_recompute`, else `recompute`.
+      `all`. `None` means `all` if `disable_recompute` is true, else `recompute`.
     - `reduce_gradients`: every rank gets the gradients of `A_log` and `dt_bias` summed
-      over ranks. `round_gates`: if q is bfloat16, g and beta in a wider type are
-      rounded to bfloat16.
+      over ranks. `round_gates`: rounds g and beta of a wider type to bfloat16 if
+      q is bfloat16.
     - `chunk_size`: tokens per chunk.
 
     Returns `o` [B, T, HV, V] in the type of v and, with `output_final_state`, the final

@@ -23,9 +23,9 @@ def call_of(spec, which, store, **arrays):
 
 
 class Oldest:
-    """Copies column 0 of FLA's states [N,D,W]. No window of W rows needs column 0, so
-    the library's states [N,W-1,D] lack this column. Column 0 is row end - W of the
-    sequence, or if the sequence has fewer rows, a column of the initial state. With
+    """Copies column 0 of FLA's states [N,D,W]. The output needs no column 0, so the
+    library's states [N,W-1,D] lack this column. Column 0 is the W-th row from the end
+    of a sequence; if the sequence is shorter, a column of the initial state. With
     cp_context column 0 is 0, because that row may be on another rank."""
 
     def __init__(self, cu, W, device):

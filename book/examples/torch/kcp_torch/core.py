@@ -80,7 +80,7 @@ def in_memory(**tensors):
 
 
 def split_of(B, T, cu_seqlens, cu_seqlens_cpu, cp_context, names):
-    """Returns cu_seqlens of the whole batch as a tuple, the cuts and the group."""
+    """Returns the batch's cu_seqlens, the cuts (each rank's first token), the group."""
     if cp_context is not None:
         if not isinstance(cp_context, groups.CPContext):
             raise ValueError(f"cp_context: found {type(cp_context).__name__}, expected"
@@ -115,7 +115,7 @@ current_gpu = getattr(torch._C, "_cuda_getDevice", None) or torch.cuda.current_d
 
 
 # Two private functions of PyTorch save time: one allocates without the dispatcher, the
-# other compares many tensors in one call. If they are missing, slower code is used.
+# other compares many tensors in one call. If one is missing, slower code replaces it.
 _dynamo = getattr(torch._C, "_dynamo", None)
 _guards = getattr(_dynamo, "guards", None)
 
@@ -259,7 +259,7 @@ class Prepared:
                            C.c_void_p(comm.address if comm else None))
         if local and pass_ != "forward":      # sums of gradients: this rank's tokens
             put("kcp_call", view, part=value("KCP_SUM_LOCAL"))
-        # The sizes depend on which addresses are NULL. 64 is used for any other.
+        # The sizes depend only on which addresses are NULL, so 64 replaces all others.
         for n in names:
             C.c_void_p.from_buffer(args, at[n]).value = 64
         self.saved_bytes = 0
@@ -271,7 +271,7 @@ class Prepared:
             put(self.struct, view, saved=64, saved_bytes=self.saved_bytes)
             with_block = sizes()
             # Backward always has a saved block. Forward has a block only if gradients
-            # are needed, so forward's workspace must suffice for both.
+            # are needed, so forward's workspace must suffice with and without a block.
             self.work_bytes = (with_block if pass_ == "backward"
                                else max(self.work_bytes, with_block))
             put(self.struct, view, saved=None, saved_bytes=0)
@@ -297,8 +297,8 @@ class Prepared:
         self.event = self.kept = self.work = self.block = None
 
     def grid(self):
-        """Writes the addresses of the plan's grid (arrays cu, cn, sc) into `blank`. The
-        grid is copied to the GPU; other streams wait until the copy has arrived."""
+        """Writes the addresses of the plan's grid (arrays cu, cn, sc) into the struct
+        `blank`. Copies the grid to the GPU; other streams wait for this copy."""
         capturing = self.gpu and torch.cuda.is_current_stream_capturing()
         if self.work is None:                 # not in __init__, which may be traced
             self.work = maker((self.work_bytes,), torch.uint8, self.device)
@@ -319,7 +319,7 @@ class Prepared:
             for name, x in kept.items():
                 self.blank[self.slot_of(self.at[name])] = x.data_ptr()
             self.kept = kept
-        # A capture begins after earlier work has ended, so the copy has arrived.
+        # A graph capture begins after earlier work has ended, so the grid has arrived.
         if not self.gpu or capturing or self.event.query():
             self.arrived = True
         else:
@@ -386,8 +386,8 @@ class Spec:
 
 
 def option(**names):
-    """Returns options as a hashable tuple. Each string, which names an enum
-    constant, is replaced by the number of this constant."""
+    """Returns options as a hashable tuple. Each string must name an
+    enum constant, and becomes the constant's number."""
     known = lambda x: value(x) if isinstance(x, str) else x
     return tuple((k, known(x)) for k, x in names.items())
 

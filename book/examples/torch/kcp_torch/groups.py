@@ -259,8 +259,8 @@ class CPContext:
 
     - `group`, `size`, `rank`: the process group, the number of its ranks, this rank.
     - `global_cu_seqlens`: `cu_seqlens` of the whole batch, a tuple. `cu_seqlens_cpu`:
-      the boundaries within this rank's tokens, int64. `begin`, `end`: this rank has
-      tokens begin to end - 1 of the batch.
+      the sequence boundaries within this rank's tokens, int64. `begin`, `end`: this
+      rank has tokens begin to end - 1 of the batch.
     - `shard(x, dim=1)`: x has all tokens of the batch; returns a view with the tokens
       of this rank.
 

@@ -17,8 +17,8 @@ STATUS = ("OK", "NA", "BAD", "NO_MEMORY", "COMM", "CUDA", "MISMATCH")
 
 
 def _load():
-    """Loads the library: KCP_LIB if set; else the library that pip built, that of the
-    checkout, or that of the system."""
+    """Loads the library: KCP_LIB if set; else the first that is found: built by pip,
+    built in the checkout, installed in the system."""
     said = os.environ.get("KCP_LIB")
     checkout = os.path.join(HERE, *[".."] * 4, "build", "libkcp.so")
     for path in [said] if said else [os.path.join(HERE, "libkcp.so"), checkout]:

@@ -50,8 +50,8 @@ _sites = groups.Cache()
 
 
 def site_of(words, inputs):
-    """Returns a call's Site from the op's string and tensors. The tensors may be fake,
-    because a fake tensor has the device of the real tensor."""
+    """Returns a call's Site (chunk.py) from the op's string and tensors. Fake tensors
+    suffice, because a fake tensor has the device of the real tensor."""
     from .chunk import Options, Site, plain
     key = (words,) + tuple(None if x is None else (plain(x.shape), x.dtype, x.device)
                            for x in inputs)
