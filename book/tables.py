@@ -44,7 +44,7 @@ def least(rows):
 
 
 def newest(rows, stale_too):
-    """Returns the fastest row of the most current kernels; STALE: if `stale_too`."""
+    """Returns the fastest row of the newest kernels; a STALE row only if `stale_too`."""
     state = max([r.state for r in rows], default=STALE)
     return least(r for r in rows if r.state == state and (state != STALE or stale_too))
 
