@@ -83,7 +83,7 @@ static inline void fill(struct kcp_call *a, const struct kcp_plan *p, int r)
     fill((struct kcp_call *)&name, p, r);                                             \
     name.cu = p->ctx[r].cu; name.cn = p->ctx[r].cn; name.sc = p->ctx[r].sc
 
-/* Returns a call of the recurrence for n tokens from token t on, with dO = 1. */
+/* Returns the args for a recurrence over tokens t .. t + n - 1, with dO = 1. */
 static inline struct kcp_step step_call(int t, int n)
 {
     static int64_t cu[2];

@@ -1,4 +1,4 @@
-/* leaveout.c -- prints the error of dg without and with the terms of dG that cancel.
+/* leaveout.c -- prints errors of dg if dG lacks, or has, the terms that cancel.
  *
  * Book: chapter 10, which shows the output.  Checked by: make book.
  * Next: book/precision.c.

@@ -65,8 +65,8 @@ static void growth(int strong)
     }
 }
 
-/* Prints the error of S after S <- M_j S + h_j over ranks j, if ranks round h, M, or h
- * and M to bf16 before they send. */
+/* Applies S <- M_j S + h_j for all ranks j; prints the error of S if ranks round h, M,
+ * or both to bf16 before they send. */
 static void payload(void)
 {
     enum { RANKS = 8, ROUND_H = 1, ROUND_M = 2 };

@@ -9,8 +9,8 @@
 #
 # The first line of a record names its columns. Column `kind` says what a row records.
 # A row's state says which kernels were measured; best first: present, unknown, other.
-# If a case was recorded several times, the latest row in the best state is used. --readme
-# needs built kernels.
+# If a case was recorded several times, the latest row in the best state is used.
+# --readme needs built kernels.
 import glob
 import itertools
 import math
@@ -44,7 +44,7 @@ def least(rows):
 
 
 def newest(rows, stale_too):
-    """Returns the fastest row of the newest kernels; a STALE row only if `stale_too`."""
+    """Returns the fastest row of the newest kernels; STALE rows only if `stale_too`."""
     state = max([r.state for r in rows], default=STALE)
     return least(r for r in rows if r.state == state and (state != STALE or stale_too))
 
@@ -190,7 +190,7 @@ class Page:
         return ms(r.us) + self.mark(r.state) if r else ""
 
     def share(self, r):
-        """Returns floor / time in percent, which is over 100 if arrays are cached."""
+        """Returns floor / time in percent. It exceeds 100 if arrays are cached."""
         p = 100 * r.floor() / r.us
         if p > 100.5:
             self.marks.add("cached")

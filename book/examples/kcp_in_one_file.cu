@@ -1,9 +1,9 @@
 /* kcp_in_one_file.cu -- kcp_in_one_file.c on GPUs: naive kernels, NCCL, a rank per GPU.
  *     nvcc -O2 -arch=native kcp_in_one_file.cu -lnccl && ./a.out
- * H heads of Kimi Delta Attention in float on all GPUs of the machine (one GPU: without
- * exchange): chunks (WY form), the map (M, h) of each rank, the exchange of maps by
- * all-gather or by chain, forward and backward per rank. Prints the largest error of
- * each result against the token recurrence in double: at most 1e-4.
+ * Computes H heads of Kimi Delta Attention in float on all GPUs of the machine: chunks
+ * (WY form), each rank's map (M, h), the exchange by all-gather or chain (not on one
+ * GPU), then each rank's forward and backward. Prints the largest difference of each
+ * result from the token recurrence in double, which is at most 1e-4.
  * Book: "The idea".  Checked by: runs on 1 and 4 GPUs, bench/LOG.md. */
 #include <math.h>
 #include <nccl.h>

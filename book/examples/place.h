@@ -184,7 +184,7 @@ static void *ints(struct shelf *s, const int *x, int n)
     return keep(s, y);
 }
 
-/* Returns an output's sum with random weights, so that swapped elements change it. */
+/* Returns a randomly weighted sum of an output: swapped elements change the sum. */
 static double digest(const struct place *p, const void *from, int64_t first, int64_t n)
 {
     double sum = 0, *x = malloc(sizeof *x * (size_t)(n + 1));

@@ -14,7 +14,7 @@ from svg import (arrow, box, dot, figure, line, mono, moves, rect, rows_of, soft
 def ladder_coalesce():
     def draw(x0, y0, addresses):
         """Lane l loads 16 bytes at addresses[l]. Draws rows of 8 sectors of 32 bytes,
-        marks the fetched sectors, and returns their number."""
+        and marks the fetched sectors. Returns the number of marked sectors."""
         met = {(at // 256, at % 256 // 32) for at in addresses}
         for r in range(32):
             for s in range(8):

@@ -13,7 +13,7 @@ from svg import arrow, box, dot, figure, line, mono, rect, soft, text, words_of
 # ---- 15
 @figure(700, 290)
 def tree():
-    """The loops are those of scan_up and scan_down. Each arrow is one product."""
+    """Draws the loops of scan_up and scan_down. Each arrow is one product."""
     N = 7
 
     def node(x, y, ink, words):

@@ -19,7 +19,7 @@ def printed(section):
 
 
 def points(section, kind=int):
-    """Returns a section's rows of numbers, which points.c or ladder.c prints."""
+    """Returns a section's rows of numbers, as points.c or ladder.c printed them."""
     return [[kind(x) for x in s.split()] for s in printed("points-" + section) if s]
 
 

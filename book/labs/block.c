@@ -6,8 +6,8 @@
  * - Variant "sectors": the loads must fetch as many 32-byte sectors as w and kg have.
  *   If they fetch fewer, block_load did not load all of w and kg; if more, neighbouring
  *   lanes read distant addresses.
- * - Variant "ahead": while a chunk is multiplied, the copies of the next two chunks must
- *   be in flight (near the end, of the remaining chunks). A chunk has four copies.
+ * - Variant "ahead": while a chunk is multiplied, the copies of the next two chunks
+ *   must be in flight (near the end, of the remaining chunks). A chunk has four copies.
  * - Variant "products": w S must take K / 16 wgmma (one per 16 rows), and the update of
  *   S must take four.
  */

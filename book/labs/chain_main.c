@@ -105,7 +105,7 @@ static int body(struct kcp_comm *comm, void *arg)
     return status;
 }
 
-/* Returns 1 if a rank owns more than one range of tokens. */
+/* Returns 1 if some rank owns more than one range of tokens, else 0. */
 static int dealt(const struct kcp_plan *p)
 {
     for (int b = 0; b < p->B; b++)
@@ -148,7 +148,7 @@ static int draw(struct trial *t, enum row row, int number)
     }
 }
 
-/* Runs a trial on a copy of the inputs without the expected states. */
+/* Runs a trial on a copy of its inputs; this copy lacks the expected states. */
 static void run_trial(const struct trial *t, exchange *run, struct found *f)
 {
     f->a = t->a;

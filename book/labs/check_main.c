@@ -1,4 +1,4 @@
-/* check_main.c -- tests a student's check on a correct or a wrong variant.
+/* check_main.c -- runs a student's check on a variant that is correct, or is wrong.
  *
  * Book: labs/STAFF.md.  Used by: make grade LAB=07b, 09d.  Next: chain_main.c.
  * kcp-lab-check ./lab.so STAGE NAME|./planted.so exits with 0 if the check accepts a

@@ -110,7 +110,7 @@ edited() {
         -o "$dir/$1.so" || { echo "grade: $staff: '$2'" >&2; exit 2; }
 }
 
-# Prints a failure: all lines of the first failing test, one line for each later test.
+# Prints a failure: all lines of the first failing test, one line of each later one.
 tell() {
     program=$B/kcp-check
     case $kind in exchange|plan) program=$B/kcp-lab-check ;; esac
@@ -170,9 +170,9 @@ line_of() {
 # judge TITLE POINTS option...: judges the student's object $so and adds the result. The
 # output is limited to 16 MiB, so that endless output does not fill the disk.
 small='ulimit -f 32768; exec "$0" "$@"'
-# In a lab on the host, a process may use 4 GiB of private memory. For variants, the judge
-# sets this limit. `limited` sets it for checks, exchanges, plans and the processes of a
-# launcher. (For GPU labs, use a cgroup or a container, see STAFF.md.)
+# In a lab on the host, a process may use 4 GiB of private memory. The judge limits
+# variants. `limited` limits checks, exchanges, plans and the processes of a launcher.
+# (For GPU labs, use a cgroup or a container, see STAFF.md.)
 limited="ulimit -d 4194304; $small"
 stuck='it was here when it was stopped'
 last() { tail -1 "$out" | grep . || echo "it ended without a verdict"; }

@@ -18,7 +18,7 @@ static int watched, strayed;
 static unsigned drawn = 1;
 
 /* `was` has v_new and h_out before thread (s, n, v) ran. Copies the thread's column to
- * `was`; returns 1 if another number changed. */
+ * `was`; then returns 1 if any other number differs from `was`. */
 static int stray(const struct kcp_ladder *a, int s, int n, int v, double *was)
 {
     const size_t nv = (size_t)a->T * a->HV * a->V;

@@ -232,7 +232,7 @@ class Alike:
 
 class Prepared:
     """A prepared pass of a stage on one device: the bytes of the args struct, the sizes
-    of the workspace and of the saved block.
+    of the workspace and of the block that forward saves for backward.
 
     Member args->work and all later members are addresses and sizes of eight bytes, so
     one call of `pack` writes them. `names`: the arrays, in the order of their
@@ -326,8 +326,8 @@ class Prepared:
             torch.cuda.current_stream(self.device).wait_event(self.event)
 
     def __call__(self, places, keep=False, saved=None):
-        """Runs the pass. `places` has the address of each array in `names`, or 0.
-        Returns the saved block: a new block if `keep` is true, else `saved`."""
+        """Runs the pass. `places` has the address of each array in `names`, or 0. The
+        data saved for backward is returned: new if `keep` is true, else `saved`."""
         gpu = self.gpu
         if gpu and self.index != current_gpu():
             with torch.cuda.device(self.device):

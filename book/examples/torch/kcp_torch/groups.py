@@ -206,7 +206,7 @@ class Cache(dict):
 
 
 def era():
-    """Returns the number of releases so far. A release makes prepared calls invalid."""
+    """Returns the number of releases. Calls prepared before a release are invalid."""
     return _era
 
 
@@ -317,8 +317,8 @@ def whole(cu, name="cu_seqlens"):
 
 
 def boundaries(cu, name="cu_seqlens"):
-    """Returns cu_seqlens as a tuple. For a tensor on a GPU the host waits for a copy,
-    and reuses this copy until the tensor is written."""
+    """Returns cu_seqlens as a tuple. If it is a tensor on a GPU, the host waits for a
+    copy, and reuses this copy until the tensor is written."""
     if isinstance(cu, torch.Tensor):
         if cu.dim() != 1 or cu.dtype not in (torch.int32, torch.int64):
             raise ValueError(f"{name}: found {cu.dtype} {tuple(cu.shape)}, expected"
