@@ -105,8 +105,8 @@ int64_t kcp_halo_edge(const struct kcp_halo *h, int r, int s)
     return rows;
 }
 
-/* Returns the row of x at which a piece begins. If h->edges is set, x holds only the
- * first rows of each run of segments. */
+/* Returns the row of input x at which a piece begins. If h->edges is set, x has only
+ * the first rows of each run of adjacent segments. */
 static int64_t row_of(const struct kcp_halo *h, const struct piece *piece)
 {
     const struct kcp_plan *p = h->plan;
@@ -184,8 +184,7 @@ static int move_all(const struct kcp_halo *h, int to, int r, const void *x, void
 }
 
 /* Exchanges all rows in one group of messages: sends to rank 0, 1, ..., then receives.
- * Sender and receiver iterate over the receiver's segments in order, so sends
- * match receives. */
+ * Sends and receives are in the order of the receiver's segments, so they match. */
 int kcp_halo_run(const struct kcp_halo *h, const void *x, void *halo)
 {
     if (!h || !h->plan || (h->plan->R > 1 && !h->comm) || h->reach < 0)

@@ -55,7 +55,7 @@ int kcp_timeout(double *seconds, char *why, size_t n)
     return err;
 }
 
-/* Returns the FNV-1a hash of the boot id. stdio's FILE is forbidden (install.sh). */
+/* Returns the FNV-1a hash of the boot id, read without FILE (see install.sh). */
 uint64_t comm_machine(void)
 {
     char id[80] = "";

@@ -60,7 +60,7 @@ int chain_window_run(const struct fold *f)
 //< chain_window
 
 /* Returns 1 if this exchange can use windows. Windows are not used if a rank owns
- * several ranges (plan->scattered), because then chain.c's order of hops matters. */
+ * several ranges (plan->scattered), because such plans need chain.c's order of hops. */
 int chain_window_fits(const struct fold *f)
 {
     const struct kcp_exchange *x = f->x;

@@ -3,11 +3,11 @@
  *
  * Book: chapter 07.  Checked by: tests/07_merge/checks.c.  Next: comm/form/scan.c.
  *
- * Columns of the state are independent, so the result has the same bits as the chain's.
- * A visit is a run of adjacent segments of one sequence on one rank. Visit number h of
- * a sequence sends block b in time step h + b. In one time step the sends and receives
- * of a rank are one group. Time (symbols in chapter 07) with B messages of S/B bytes
- * per cut: t_sum + (R+B-2)(a + S/(B bw) + t_MS/B) + t_main. */
+ * Columns of the state are independent, so the result has the same bits as that of
+ * chain.c. A visit is a run of adjacent segments of one sequence on one rank. Visit
+ * number h of a sequence sends block b in time step h + b. In one time step the sends
+ * and receives of a rank are one group. Time (symbols in chapter 07) with B messages of
+ * S/B bytes per cut: t_sum + (R+B-2)(a + S/(B bw) + t_MS/B) + t_main. */
 #include "exchange.h"
 
 enum { BLOCKS = 4 };          /* default number of blocks */
@@ -30,8 +30,8 @@ static size_t block_offset(const struct fold *f, int v)
     return f->state / f->x->V * v;
 }
 
-/* Returns the block that a visit sends in time step t, or -1. Block b is received in
- * time step `hops` + b - 1 and sent in time step `hops` + b. */
+/* Returns the block that a visit sends in time step t, or -1. The visit receives block
+ * b in time step v->hops + b - 1 and sends b one step later. */
 static int block_out(const struct fold *f, const struct visit *v, int t)
 {
     const int b = t - v->hops;

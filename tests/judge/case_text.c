@@ -209,7 +209,7 @@ int case_parse(const char *text, struct kcase *k, char *why, size_t n)
     if (ncuts && c->R == 1) c->R = ncuts - 1;
     for (int r = 0; !ncuts && r <= c->R; r++) k->cuts[r] = r * c->T / c->R;
     if (c->HV % c->H) {
-        snprintf(why, n, "HV=%d, no multiple of H=%d", c->HV, c->H);
+        snprintf(why, n, "HV=%d is no multiple of H=%d", c->HV, c->H);
         return 1;
     }
     if (ncuts && ncuts != c->R + 1) {

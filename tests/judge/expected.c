@@ -1,4 +1,4 @@
-/* expected.c -- computes expected outputs and the effect of one more rounding.
+/* expected.c -- computes expected outputs and the effect of rounding inputs again.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_trials.c.
  * Next: verdict.c. */

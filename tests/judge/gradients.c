@@ -1,4 +1,4 @@
-/* gradients.c -- compares gradients with differences of the outputs.
+/* gradients.c -- compares gradients with finite differences of the outputs.
  *
  * Book: chapters 14, 15 and 16.  Checked by: itself, it can fail.  Next: pipeline.c.
  *
@@ -68,7 +68,7 @@ static void test_input(struct kcp_report *rep, const struct kcp_stage *s,
         const double by = slope(s, k, in, (double *)x->p + e);
         const double size = fmax(fmax(rms, fabs(by)), 1e-3);
         EXPECT(rep, fabs(is - by) <= limit_of(x->name) * size,
-               "%s: %s[%lld] is %.12g, finite difference %.12g",
+               "%s: %s[%lld] is %.12g, expected about %.12g",
                model_name[k->call.model], dx->name, (long long)e, is, by);
     }
 }

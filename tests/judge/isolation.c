@@ -63,7 +63,7 @@ void image_free(void *p)
     shared.used = 0;
 }
 
-/* Limits the memory of a host variant's process to its size at the start plus 4 GiB. */
+/* Limits a host variant's process to 4 GiB of memory more than it has at the start. */
 static void limit_memory(const struct kcp_variant *v)
 {
     long pages = 0;

@@ -119,8 +119,8 @@ int  pipeline_oracle(struct tensor_set *b, const struct kcase *k, int backward);
  * it has none, the stage's reference. */
 int  pipeline_one_rank(struct tensor_set *b, const struct kcp_stage *s,
                        const struct kcase *k, enum kcp_pass pass);
-/* gradients.c: compares the gradients of a case with differences of outputs, once for
- * the oracle of the stage and once for the reference. */
+/* gradients.c: compares the gradients of a case with finite differences of outputs,
+ * once for the oracle of the stage and once for the reference. */
 int  gradients_agree(struct kcp_report *rep, const char *stage, const char *words);
 /* Functions that add tensors to a set. add_normal: normal numbers times `size`.
  * add_rows: rows of K numbers, of unit length if `unit`, nearly equal if `alike` and

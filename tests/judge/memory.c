@@ -84,7 +84,7 @@ const char *fenced_free(const struct memory *m, void *p, size_t n)
  * as its workspace. */
 struct leftover {
     char *bytes;
-    size_t n, of_bytes;                    /* the first n of of_bytes bytes */
+    size_t n, of_bytes;                    /* bytes copied; workspace's size */
     const struct memory *of;
 };
 enum { RANKS = 16, MOST_LEFT = 8 << 20 };

@@ -25,7 +25,7 @@ static int is_integer(const struct kcp_field *f)
 }
 
 /* Returns 1 if this rank owns row n of a state field. The rank with a sequence's first
- * token owns its initial state; the rank with the last token owns its final state. */
+ * token owns the initial state; the rank with the last token owns the final state. */
 static int owns(const struct rank_args *s, const struct kcp_field *f, int n)
 {
     static const char *const final[] = { "ht", "dht", "ot", "dot", "xt", "dxt" };
@@ -34,7 +34,7 @@ static int owns(const struct rank_args *s, const struct kcp_field *f, int n)
     return (at_end ? s->plan->ht_rank : s->plan->h0_rank)[n] == s->call.r;
 }
 
-/* Copies tensor t's rows that this rank gets, `width` bytes per number. In rows of
+/* Copies the rows of tensor t that this rank gets, `width` bytes per number. In rows of
  * other ranks all bits are 1, which is NaN. The caller frees the copy. */
 static void *rows_of(const struct rank_args *s, const struct kcp_field *f,
                      const struct tensor *t, size_t width, struct buffer *o)

@@ -315,13 +315,14 @@ static int conditioned(struct kcp_report *rep)
     struct kcp_plan *p;
     const struct expected *x = expected_03("", &p);
     const double plain = moved_by(x, "w", MOVED_DRAWS);
-    EXPECT(rep, plain > 1e-4 && plain < 2e-3, "independent keys: w changes by %.1e",
-           plain);
+    EXPECT(rep, plain > 1e-4 && plain < 2e-3, "independent keys: w changes by %.1e, "
+           "expected 1e-4 to 2e-3", plain);
     kcp_plan_free(p);
     x = expected_03("alike=0.99", &p);
     const double first = moved_by(x, "w", 1), last = moved_by(x, "w", MOVED_DRAWS);
     EXPECT(rep, last > 1.5 * plain && last < 2e-2 && first < 0.6 * last,
-           "alike keys: w changes by %.1e, or by %.1e after one draw", last, first);
+           "alike keys: w changes by %.1e, after one draw by %.1e; expected %.1e to "
+           "2e-2, after one draw under 0.6 of it", last, first, 1.5 * plain);
     kcp_plan_free(p);
     return KCP_OK;
 }

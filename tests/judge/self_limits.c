@@ -186,7 +186,7 @@ static int stored(struct kcp_report *rep)
     for (size_t width = 2; width <= 8; width *= 2) {
         encode(bytes, x, 3, width);
         decode(y, bytes, 3, width);
-        EXPECT(rep, !memcmp(x, y, sizeof x), "in %zu bytes a number changes", width);
+        EXPECT(rep, !memcmp(x, y, sizeof x), "stored %zu-byte numbers change", width);
     }
     return KCP_OK;
 }

@@ -89,8 +89,8 @@ static int needs_ops(void *args)
     return ((struct kcp_forward *)args)->ops ? ref_forward(args) : KCP_BAD;
 }
 
-/* Splits the states that form `pipeline` sends into blocks of floor(V / blocks)
- * columns. The columns that are left over are wrong on all ranks except the first. */
+/* Splits states sent by exchange form `pipeline` into blocks of floor(V / blocks)
+ * columns. The columns left over are wrong on all ranks except the first. */
 static int even_blocks(void *args)
 {
     struct kcp_forward *a = args;
@@ -344,7 +344,7 @@ static int lists(struct kcp_report *rep)
         for (int j = 0; j < (each ? 10 : 1); j++) {
             if (each && (x->takes == on_small_ranks) != (sizes[j].K == 8)) continue;
             EXPECT(rep, is_rejected(x, list, n, each ? &sizes[j] : NULL), "%s %s, %s "
-                   "K=%d V=%d: all %d cases pass", x->stage, x->name,
+                   "K=%d V=%d: none of %d cases rejects it", x->stage, x->name,
                    each ? model_name[sizes[j].model] : "any", sizes[j].K, sizes[j].V,
                    n);
         }

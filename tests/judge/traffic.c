@@ -4,7 +4,7 @@
  * Next: ../07_merge/checks.c, which compares the formulas with a count per token.
  *
  * Backward of stages 15 and 16 runs the exchange of forward again. Ranks also gather
- * gradients of parameters and outputs for dropped tokens, one row per segment. */
+ * gradients of parameters and, for dropped tokens, outputs: one row per segment. */
 #include "trial.h"
 
 #include <string.h>

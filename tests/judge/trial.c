@@ -99,7 +99,7 @@ int (*trial_forward)(struct kcp_forward *) = ref_forward;
 
 /* Runs a forward before backward v: the forward that writes the block format of v (see
  * paths.c), or the reference. The reference also runs before a mutant and its twin (the
- * same code without the mistake), because their forwards save no block. The forward's o
+ * same code without the mistake), because their forwards save nothing. The forward's o
  * and ht are outputs of the trial. */
 static int run_forward(struct rank_args *s, const struct kcp_variant *v)
 {
