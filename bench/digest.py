@@ -9,10 +9,10 @@
 # A variant's digest covers the instructions (cuobjdump -sass) of all GPU functions in its
 # object and in the objects whose host functions it calls. The digest does not depend on the
 # functions' names and order. The digest is "-" if an object is missing or older than one of
-# its sources. Digests of different compilers cannot be compared. Row "comm" has the digest of the
+# its sources. Digests of two compilers cannot be compared. Row "comm" has the digest of the
 # exchange's host code. A row "path" has the digest of a row of ref/core/paths.def (of all
 # columns except the names of path and kernel). Column "also" lists earlier digests of the
-# same code (bench/results/digests.tsv). A row "alias" has a stage, a kernel's former name
+# row's code (bench/results/digests.tsv). A row "alias" has a stage, a kernel's former name
 # and, in column "digest", the kernel's present name.
 import collections
 import glob

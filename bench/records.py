@@ -10,7 +10,7 @@
 # CASE.tsv (kcp-bench, peers), sanitize.tsv, nccl.tsv, torch.tsv, field.tsv, notes.tsv,
 # digests.tsv (from digest.py; if missing, records.py computes the digests of BUILD=build),
 # and ncu.VARIANT.csv or ncu.VARIANT.CASE.csv (pages of Nsight Compute) with ncu.txt ("stage T
-# H HV"). A timed row is kept only if the judge accepted its variant in the same run. On one
+# H HV"). A timed row is added only if the judge accepted its variant in this run. On one
 # GPU, the row itself must also have verdict ok or MARGINAL. Rows of other systems (column
 # "peer") need no verdict.
 import csv

@@ -157,8 +157,8 @@ static void free_side(struct side *s)
     *s = (struct side){ 0 };
 }
 
-/* Copies this rank's inputs from the GPU. One copy per stage is enough, because the
- * inputs do not depend on the variant and on the form of the exchange. */
+/* Copies this rank's inputs from the GPU. One copy per stage is enough, because all
+ * variants and exchange algorithms of the stage read these inputs. */
 static int take_inputs(struct side *s, const struct kcp_stage *st, const char *args,
                        enum kcp_storage as)
 {

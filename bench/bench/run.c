@@ -36,7 +36,7 @@ static size_t block_bytes(const struct kcp_forward *f, const struct kcp_variant 
 }
 
 /* Allocates what forward saves for backward: in stage 16 states, in stage 08 a block of
- * x->saved bytes. For stage 13, runs stage 08, which writes the block for 13. */
+ * x->saved bytes. For stage 13, runs stage 08, which fills that block. */
 static int save_forward(struct runner *x, const struct kcp_variant *v,
                         const struct kcp_stage *st, char *args)
 {
@@ -220,7 +220,7 @@ const struct kcp_variant *runner_choice(const struct runner *x,
     return p && kcp_variants(st->name, p->kernel, v, 64) ? v[0] : NULL;
 }
 
-/* Times one exchange algorithm. If `by_messages` is 1, it sends only messages. */
+/* Times one exchange algorithm. If `by_messages` is 1, ranks only send messages. */
 static int one_form(struct runner *x, const struct kcp_stage *st,
                     const struct kcp_variant *v, const char *form, int by_messages)
 {

@@ -3,7 +3,7 @@
  *
  * Book: chapter 08.  Checked by: tests/cli/run_device.sh, against --device cpu.
  * Next: write.c.
- * The layer (ref/layer.h) chooses the kernel by the table of paths. Every call copies
+ * The layer (ref/layer.h) chooses the kernel by ref/core/paths.def. Every call copies
  * all arrays, so its time is not the kernel's: use kcp-bench. */
 #include "run.h"
 

@@ -69,7 +69,7 @@ int owners_read(struct run *x, const int64_t *cu, int *R, struct kcp_owners *o)
     return 0;
 }
 
-/* Permutes all token arrays to shard order or, if `back` is 1, to token order. */
+/* Permutes arrays with a row per token to shard order or, if `back` is 1, back. */
 int owners_permute(struct run *x, int back)
 {
     const struct kcp_plan *p = x->plan;

@@ -22,7 +22,7 @@
 enum { MOST_RANKS = 1024, MOST_SIZE = 65536, MOST_CHUNK = 256 };
 /* Exit statuses. RUN_BAD: an input is wrong, and nothing was written. */
 enum { RUN_OK = 0, RUN_FAILED = 1, RUN_BAD = 2 };
-/* Value of --model spike (stage 15). Other models have the values of enum kcp_model. */
+/* Value for --model spike (stage 15); for other models see enum kcp_model. */
 enum { MODEL_SPIKE = KCP_GLA + 1 };
 
 /* Options. Defaults: -1 for dtype, NAN for lower_bound and scale, else 0 or NULL. */

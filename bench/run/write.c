@@ -136,7 +136,7 @@ static int take_name(struct run *x, const char *folder)
         bad = bad ? bad : rename(folder, x->target);
     }
     return !bad ? 0 : run_error(x, RUN_BAD, "--out", "cannot rename %s to %s: %s; "
-                                "the first folder has the complete results", folder,
+                                "the complete results are in the first folder", folder,
                                 x->target, strerror(errno));
 }
 

@@ -111,7 +111,7 @@ static void print_stages(FILE *o, const struct finding *f)
             "  state alive: |M|_F / sqrt(K) of a rank's first segment, RMS over heads\n"
             "  This share of the initial state remains at the end of the segment.\n");
     if (f->far_seq >= 0)
-        fprintf(o, "  %s keeps %.2f %% of its state from its first cut to its end "
+        fprintf(o, "  %s: %.2f %% of the state at its first cut remains at its end "
                 "(on rank %d).\n",
                 name_of(f->text, f->far_seq), 100 * f->far, f->far_rank);
 }
