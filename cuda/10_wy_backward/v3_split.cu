@@ -163,8 +163,8 @@ void wy_pairs(const struct kcp_wy_backward a, const struct intermediates b)
     }
 }
 
-// Places the first kernel's results in the workspace. If HV = H, dq holds P = dO h^T,
-// and dk holds W = v_new dS^T, until dq and dk are computed.
+// Places the first kernel's results in the workspace. If HV = H, the arrays of dq and
+// dk hold P = dO h^T and W = v_new dS^T until dq and dk are computed.
 static size_t intermediates_layout(const struct kcp_wy_backward *a,
                                    struct intermediates *b)
 {

@@ -1,4 +1,4 @@
-// v3_split_storage.cuh -- data between v3's kernels, and the first one's shared memory.
+// v3_split_storage.cuh -- data between v3's kernels; shared memory of the first kernel.
 // Book: chapter T, "Two kernels".  Checked by: tests/10_wy_backward/checks.c.
 // Next: v3_split_solve.cuh.
 #pragma once

@@ -6,8 +6,8 @@
 #include "realigned.cuh"
 
 // This backward runs if chapter 18's kernels do not support the call: other sizes, or
-// arrays that are not aligned to 16 bytes. This path uses only states and maps that
-// forward saved, and recomputes the results of chapters 02 and 03.
+// arrays that are not aligned to 16 bytes. This backward reads only saved states and
+// maps, and recomputes the results of chapters 02 and 03.
 static int run(void *args)
 {
     struct kcp_backward a = *(const struct kcp_backward *)args;

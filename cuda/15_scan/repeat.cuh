@@ -8,10 +8,10 @@
 #include "token.cuh"
 
 // `rows` [padded,row + 1] has one row per segment, and every rank has the same number
-// of rows, `padded`. A row has HV * V numbers, then 1 if a search for an output may
-// stop at this segment. `all` [R,padded,row + 1] has the rows of all ranks. `place` [j]
-// is the row in `all` of the j-th segment in token order. `facts` [NS,FACTS] has begin,
-// end, flags, sequence and j of each local segment.
+// of rows, `padded`. A row has HV * V numbers, then 1 if a search from segment to
+// segment may stop here. `all` [R,padded,row + 1] has the rows of all ranks. `place`
+// [j] is the row in `all` of the j-th segment in token order. `facts` [NS,FACTS] has
+// begin, end, flags, sequence and j of each local segment.
 enum { FIRST = 1, LAST = 2, FACTS = 5 };
 struct repeats {
     struct kcp_scan a;

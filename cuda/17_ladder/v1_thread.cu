@@ -5,7 +5,7 @@
 
 // Bound: latency. A thread executes 2 C K multiply-adds per chunk. Each multiply-add
 // waits for a load. S and x are in local memory instead of registers, because their
-// indices are not constants. Loads of w and kg from global memory have two bytes each.
+// indices are not constants. Each load of w or kg from global memory reads two bytes.
 // Threads are independent, because column v of the state depends only on column v of u.
 template <class X>
 static __global__ void ladder(const struct kcp_ladder a)

@@ -137,7 +137,7 @@ static __device__ __forceinline__ struct gdn_qk_rows<K> *gdn_qk_rows_of(
     return (struct gdn_qk_rows<K> *)x.qk_rows + ((int64_t)c * x.a.H + m);
 }
 
-// For each row of a 16x16 block, a lane's accumulators hold two columns of each half.
+// A lane's accumulators hold, per row, two columns of each half of a 16x16 block.
 // Exchanges columns with the neighbouring lane, so that each lane has four adjacent
 // columns, and a row is stored as 32 contiguous bytes.
 static __device__ __forceinline__ uint2 exchange_halves(uint32_t left, uint32_t right)

@@ -238,7 +238,7 @@ static __device__ __forceinline__ void load_diagonal_block16(float (*d)[4], int 
 // One warp computes block column J of A from the diagonal down:
 //     A_IJ^T = -(sum_M A_MJ^T L_IM^T) A_II^T,  J <= M < I.
 // The accumulator of each product is split in registers and becomes an operand of the
-// next product. Another function stores the diagonal block.
+// next product. Does not store the diagonal block A_JJ.
 template <class Storage>
 static __device__ __forceinline__ void invert_block_column(int J, const Storage &smem,
                                                            unsigned char *Ab)

@@ -62,8 +62,8 @@ static inline int conv_status(const struct kcp_conv *c)
     return !c->shift && (!c->weight || c->Wc < 1) ? KCP_BAD : KCP_OK;
 }
 
-// Returns the call in the kernels' format. A token shift becomes a window of two rows
-// with the weights 1 and -1, without parameters.
+// Returns the call in the kernels' format. A token shift becomes a convolution over two
+// rows with the fixed weights 1 and -1.
 static inline struct conv_call conv_call_of(const struct kcp_conv *c)
 {
     struct conv_call a = *(const struct conv_call *)c;

@@ -30,8 +30,8 @@ static __global__ void add_row_runs(int64_t n, const struct row_runs run, int mo
     sum[e] = s;
 }
 
-// Returns the maximum number of segments of any rank, at least 1. The rows of every
-// rank are padded to this number.
+// Returns the maximum number of segments of any rank, at least 1. The sums of each rank
+// are padded to this number of rows.
 static inline int64_t padded_rows(const struct kcp_plan *plan)
 {
     int64_t rows = 1;

@@ -8,7 +8,7 @@
 #include "core/paths.h"
 #include <string.h>
 
-// The kernels of a whole pass, as named by the call's row of the table of paths.
+// The kernels of a whole pass, as named by the call's row in ref/core/paths.def.
 struct stages {
     const char *name;                    // the variant, recorded in the saved block
     const struct kcp_path *path;         // the row; NULL: no row accepts the call

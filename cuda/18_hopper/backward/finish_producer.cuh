@@ -52,8 +52,8 @@ static __device__ __forceinline__ int group_of(const struct kcp_backward &a)
     return a.HV / a.H;
 }
 
-// Returns 1 if this pass processes the pair. The underflow pass processes only pairs
-// that the first pass marked.
+// Returns 1 if this pass (first or underflow) processes the pair. The underflow pass
+// processes only pairs that the first pass marked.
 template <int underflow>
 static __device__ __forceinline__ int taken(const unsigned char *marks, int pair)
 {

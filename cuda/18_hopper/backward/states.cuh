@@ -166,7 +166,7 @@ static __device__ __forceinline__ void gdn_states_consumer(
 
 // ---- the block
 
-// Warps 0 and 1 load the pipelines K and A (pipeline.cuh). Warps 2 and 3 copy v.
+// Warps 0 and 1 load k~ (pipeline K) and A beta, kg, decay (A). Warps 2 and 3 copy v.
 template <int blocks, int K, int WGS, int kda>
 static __device__ __forceinline__ void states_producer_warpgroup(
     const struct forward_params &f, int z, int n, int v0,

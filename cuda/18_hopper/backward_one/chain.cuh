@@ -23,8 +23,8 @@ static __device__ __forceinline__ struct bounded_gate bounded_gate_of(
 // A warp has 16 rows (if `upper` is 1, the last 16) and 32 channels of a step. A lane
 // has 8 rows of 2 channels: lanes 0 to 15 have the warp's first 8 rows, and lanes 16 to
 // 31 (`far` = 1) have the warp's last 8 rows. Lanes 16 to 31 have rows r and r + 4 in
-// the opposite order, so that no two lanes access the same bank.
-// Row r of a lane is token 16 upper + 8 far + (r ^ 4 far).
+// the opposite order to lanes 0 to 15, so that no two lanes access the same bank. Row r
+// of a lane is token 16 upper + 8 far + (r ^ 4 far).
 struct gate_lane {
     int upper, far, channel;
     uint32_t row[2];                     // of the lane's rows r < 4 and r >= 4

@@ -9,9 +9,10 @@
 // A warp processes 16 rows and 32 channels of every step, and needs no data of other
 // warps. A lane has 8 rows of 2 channels: lanes 0 to 15 have the warp's first 8 rows,
 // and lanes 16 to 31 (`far` = 1) have the warp's last 8 rows. Lanes 16 to 31 have rows
-// r and r + 4 in the opposite order, so that the two halves of the warp never access
-// the same bank. Warps with `half` = 0 have the rows up to the anchor (row 15). The
-// sums of these warps start at -a, where a is the sum of log2 decays over these rows.
+// r and r + 4 in the opposite order to lanes 0 to 15, so that the two halves of the
+// warp never access the same bank. Warps with `half` = 0 have the rows up to the anchor
+// (row 15). The sums of these warps start at -a, where a is the sum of log2 decays over
+// these rows.
 struct gate_place {
     int half, quarter, far, first;       // first: byte of the lane's first row
     struct gate_constants f[2];

@@ -215,7 +215,8 @@ static __device__ __forceinline__ void tma_load_triangle(
 
 // The factors of GDN contain no rows of k and q, so a GDN scan reads the raw rows in
 // wgmma's byte order. For chunks with all 64 rows TMA can load these rows directly from
-// the caller's tensors. If `there` is 0, the rows are read from gdn_qk_rows.
+// the caller's tensors. If `there` is 0, k and q are unset, and gdn_qk_rows has the
+// rows.
 struct raw_rows { CUtensorMap k, q; int there; };
 
 // The box of one chunk in a tensor map of raw_rows. If `map` is NULL, the rows are read

@@ -110,7 +110,7 @@ static __device__ __forceinline__ struct state_view state_view_of(
     return { x ? (float *)x + at + v * dv : NULL, dv, di };
 }
 
-// Computes S^T [64,K] += a X. X [64,K] is in tiles. One instruction has all K columns.
+// Computes S^T [64,K] += a X. X [64,K] is in tiles. A wgmma has N = K.
 template <int K>
 static __device__ __forceinline__ void wgmma_add_tiles(
     float (*S)[4], const uint32_t (*a)[4], const unsigned char *X)

@@ -7,7 +7,7 @@
 // the identity, gives M.
 #include "cuda/18_hopper/forward_scan/products.cuh"
 
-// Warps 0 and 1 load the pipelines K and A (pipeline.cuh). Warps 2 and 3 copy v.
+// Warps 0 and 1 load k~ (pipeline K) and A beta, kg, decay (A). Warps 2 and 3 copy v.
 template <int blocks, int K, int WGS, int kda>
 static __device__ __forceinline__ void map_producer_warpgroup(
     const struct forward_params &x, int z, int n, int v0, int of_v,
