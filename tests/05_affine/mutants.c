@@ -143,7 +143,7 @@ MUTANT(no_start, NO_START, "h_ext starts from 0 even if the sequence has an h0")
 MUTANT(wants_all, WANTS_ALL, "writes h_ext and M even if only one is requested");
 MUTANT(wrong_head, WRONG_HEAD, "GDN: value head n reads k of head n % H");
 MUTANT(stale_gate, STALE_GATE, "decays the map by G of the chunk's last row but one");
-MUTANT(last_chunk, LAST_CHUNK, "writes only the map of the last chunk");
+MUTANT(last_chunk, LAST_CHUNK, "writes the map of the last chunk, not of all chunks");
 MUTANT(first_h, NO_H, "h_ext is only kg^T u of the first chunk");
 MUTANT(minus_i, M_MINUS_I, "writes M - I instead of M");
 MUTANT(bf16_M, HALF, "errata 11: rounds M to bf16");

@@ -317,8 +317,8 @@ static int brute_force(struct kcp_report *rep)
     plan_cases(must_be_right, &x);
     EXPECT(rep, x.contiguous > 100000 && x.tables > 90000 &&
            x.scattered > x.tables / 3,
-           "tested only %lld contiguous plans and %lld tables of owners, %lld of them "
-           "scattered", (long long)x.contiguous, (long long)x.tables,
+           "%lld contiguous plans, %lld tables of owners, %lld of them scattered: not "
+           "over 100000, 90000, a third", (long long)x.contiguous, (long long)x.tables,
            (long long)x.scattered);
     for (int trial = 0; trial < 3000; trial++) {
         const struct plan_case a = draw(&s, trial);

@@ -148,7 +148,7 @@ MUTANT(undecayed, UNDECAYED, "errata 1: the map's delta rule uses the undecayed 
 MUTANT(decay_first, DECAY_FIRST, "errata 7: the map computes v_new from the decayed h");
 MUTANT(M_no_decay, M_DECAY, "M is a product of I - kg^T w, without the decays");
 MUTANT(stale_gate, STALE_GATE, "the map decays by G of the chunk's last row but one");
-MUTANT(last_chunk, LAST_CHUNK, "sends only the map of the last chunk");
+MUTANT(last_chunk, LAST_CHUNK, "sends the map of the last chunk, not of all");
 MUTANT(windows_turned, WINDOWS_TURNED,
        "the map applies the second half of a segment before the first");
 MUTANT(window_left, WINDOW_LEFT, "the map omits the second half of a segment");

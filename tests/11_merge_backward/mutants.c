@@ -160,5 +160,5 @@ MUTANT(ungated, UNGATED, "errata 9, 10: k of GDN omits exp2(G_last - G)");
 MUTANT(stale_gate, STALE_GATE,
        "off by one: decays by G of the chunk's last row but one");
 MUTANT(head_0, HEAD_0, "all heads decay by the gates of head 0");
-MUTANT(last_chunk, LAST_CHUNK, "computes only the map of the last chunk");
+MUTANT(last_chunk, LAST_CHUNK, "computes the map of the last chunk, not of all");
 MUTANT(writes_nothing, NOTHING, "returns at once");

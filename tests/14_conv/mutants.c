@@ -300,10 +300,10 @@ MUTANT(reversed, REVERSED, "reads the weights in reverse order");
 MUTANT(silu_at_y, SILU_AT_Y, "computes SiLU' at y, not at the sum 'pre' before SiLU");
 MUTANT(shift_sign, SHIFT_SIGN, "the token shift is x_t - x_{t-1}");
 MUTANT(local_sum, LOCAL_SUM, "does not sum dweight and dbias over ranks");
-MUTANT(not_causal, NOT_CAUSAL, "the convolution's window ends one token late");
+MUTANT(not_causal, NOT_CAUSAL, "y of token t also reads x of token t + 1");
 MUTANT(no_bias, NO_BIAS, "ignores the bias");
 MUTANT(shard_before, SHARD_BEFORE, "takes the shard's rows before a range as halo");
-MUTANT(rank_before, RANK_BEFORE, "takes the last rows of the previous rank as halo");
+MUTANT(rank_before, RANK_BEFORE, "the halo is the previous rank's last rows");
 MUTANT(shard_after, SHARD_AFTER,
        "takes the shard's rows after a range as the halo of gradients");
 MUTANT(no_x0, NO_X0, "uses zeros instead of x0");

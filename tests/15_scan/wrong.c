@@ -125,7 +125,7 @@ static int alone(void *args)
     return status;
 }
 KCP_VARIANT(spike_mutant_alone) = { "15_scan", "mutant_alone",
-    "each rank computes as if it were the only one", KCP_F64, KCP_HOST,
+    "each rank computes as if no other rank existed", KCP_F64, KCP_HOST,
     "any", alone, NULL };
 
 static int nothing(void *args) { return KCP_OK; }

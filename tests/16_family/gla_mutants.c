@@ -99,5 +99,5 @@ static int nothing(void *args)
                                     "any", f, NULL };
 AROUND(mutant_no_h0, no_h0, "ignores h0")
 AROUND(mutant_no_dht, no_dht, "ignores dht")
-AROUND(mutant_alone, alone, "each rank computes as if it were the only one")
+AROUND(mutant_alone, alone, "each rank computes as if no other rank existed")
 AROUND(mutant_nothing, nothing, "writes nothing")

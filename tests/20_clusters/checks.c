@@ -33,8 +33,8 @@ static int forms(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_19_forms) = { "20_clusters", "forms",
-    "the four forms, simulated on up to 64 ranks, take the times that their "
-    "formulas give", forms };
+    "the four exchange forms, simulated on up to 64 ranks, take the times that "
+    "their formulas give", forms };
 
 /* Checks that two levels take the sum of the levels' times, and that doubling the
  * nodes adds one step. */
