@@ -1,4 +1,4 @@
-/* 16_gla.c -- GLA, gated linear attention: updates do not read the state.
+/* 16_gla.c -- GLA, gated linear attention: what a token adds depends on no state.
  *
  * Book: chapter 16.  Checked by: tests/16_family/checks.c and its mutants.
  * Next: ref/16_gdn2.c. */

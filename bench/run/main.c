@@ -67,8 +67,8 @@ static int run_all(struct run *x, int argc, char **argv)
     const struct kcp_stage *stage = x->o.stage ? kcp_stage_find(x->o.stage) : NULL;
     const int family = stage && !strncmp(stage->name, "16", 2);
     if ((x->o.model >= KCP_DPLR) != family)
-        return run_error(x, RUN_BAD, "--model", "--stage 16 supports dplr, gdn2, gla; "
-                         "other stages support kda and gdn");
+        return run_error(x, RUN_BAD, "--model", "--stage 16 supports only dplr, gdn2, "
+                         "gla; all others support only kda, gdn");
     if (device_open(x, stage) != 0)
         return -1;
     const double start = seconds_now();

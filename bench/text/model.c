@@ -136,8 +136,9 @@ void model_embed(const struct rank *a)
         project(a, i);
 }
 
-/* Writes the loss's gradient to tensor LOGIT, the loss to the last column of `part`. A
- * later rank sends the byte that follows this shard's last byte (a halo exchange). */
+/* Writes the loss's gradient to tensor LOGIT, and the loss to the last column of
+ * `part`. A later rank sends the byte that follows this shard's last byte (a halo
+ * exchange). */
 int model_loss(const struct rank *a, double *part, int64_t n)
 {
     const struct text *x = a->run->text;

@@ -22,8 +22,8 @@ static void add(const struct kcp_wy_backward *a, const struct kcp_wy_backward *x
 }
 
 /* Adds the error caused by a wrong dw, which is computed from h transposed. The
- * error is the gradient for h transposed minus the gradient for h. Both have dO,
- * dAqk and dh set to 0, because every gradient is linear in (dO, dAqk, dU, dh). */
+ * error is the gradient for h transposed minus the gradient for h. Gradients are linear
+ * in (dO, dAqk, dU, dh), so dO, dAqk and dh cancel in the error, and are set to 0. */
 static int dw_turned(void *args)
 {
     const struct kcp_wy_backward *a = args;

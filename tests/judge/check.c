@@ -246,11 +246,12 @@ static double roundings(const struct slice *s)
 /* Returns the factor by which a limit rises if s->moved, the effect of one more
  * rounding, is unknown; kcp-bench does not compute this effect. The factor is
  * by_chance(), except for the gradient of a parameter. That gradient is a sum over
- * tokens, and size_of divides its error by the RMS of a sum with random signs. If each
- * term has an error of dg's limit, the sum has a normally distributed error with dg's
- * limit as standard deviation. One such error in 370 exceeds 3 standard deviations; the
- * RMS of n errors exceeds 1 + 3 / sqrt(2 n) about as rarely. For GDN and 32768 tokens,
- * one more rounding changes dA_log of four heads by 1.7e-2, 3e-3, 1.2e-2 and 5e-4. */
+ * tokens. size_of divides the gradient's error by the RMS that the sum would have if
+ * its terms had random signs. If each term has an error of dg's limit, the sum has a
+ * normally distributed error with dg's limit as standard deviation. One such error
+ * in 370 exceeds 3 standard deviations; the RMS of n errors exceeds 1 + 3 / sqrt(2
+ * n) about as rarely. For GDN and 32768 tokens, one more rounding changes dA_log of
+ * four heads by 1.7e-2, 3e-3, 1.2e-2 and 5e-4. */
 static double by_chance_alone(const struct slice *s, const struct view *v)
 {
     const double n = fmax(1, (double)(v->outer * v->inner));

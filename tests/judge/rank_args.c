@@ -135,7 +135,7 @@ int rank_args_fill(struct rank_args *s, const struct kcp_stage *stage,
  *
  * On the host, and with --exact, every array is a separate allocation, for
  * tools that check accesses per allocation. On a GPU all arrays of a rank are parts of
- * one allocation, the arena, with more NaN between arrays. Each copy waits for the GPU,
+ * one allocation, the arena, with NaN between the arrays. Each copy waits for the GPU,
  * so one copy of the arena is faster than one copy per array. */
 enum { GAP = 4096 };
 

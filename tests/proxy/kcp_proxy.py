@@ -11,8 +11,8 @@ generic proxy. A thread that has written must execute fence.proxy.async before t
 or arrival that makes the writes visible to wgmma or the copy engine. No run of a kernel can
 prove that a fence exists, so this program walks all paths of the PTX and finds pairs of
 places. The first place is a write to shared memory. The second place is a barrier, an
-arrival or a copy to global memory that the write reaches without a fence. A load of the
-copy engine that may overwrite the written bytes is also a second place. wgmma is not
+arrival or a copy to global memory that can follow the write with no fence between. A load
+of the copy engine that may overwrite the written bytes is also a second place. wgmma is not
 reported as a second place, because a warpgroup passes a barrier before wgmma.
 
 threads_alone.tsv lists pairs that are correct, because only threads read the written

@@ -167,8 +167,8 @@ static __device__ __forceinline__ int release_count(void)
 }
 
 // Initializes the barriers, and zeroes the triangles above their diagonals. `v_lanes`
-// is the number of lanes that copy v. These lanes and the lane that announces the bytes
-// arrive at each `full` barrier of pipeline K.
+// is the number of lanes that copy v. At each `full` barrier of pipeline K, these lanes
+// arrive, and one more lane, which announces how many bytes its copies bring.
 template <int blocks, int K, int WGS, scan_kind kind, int kda>
 static __device__ __forceinline__ void pipeline_init(
     struct scan_storage<K, WGS, kind, kda> &smem, int v_lanes)

@@ -317,8 +317,8 @@ def whole(cu, name="cu_seqlens"):
 
 
 def boundaries(cu, name="cu_seqlens"):
-    """Returns cu_seqlens as a tuple. If it is a tensor on a GPU, the host waits for a
-    copy, and reuses this copy until the tensor is written."""
+    """Returns cu_seqlens as a tuple. If cu_seqlens is a tensor on a GPU, the host waits
+    for a copy, and reuses this copy until the tensor is modified."""
     if isinstance(cu, torch.Tensor):
         if cu.dim() != 1 or cu.dtype not in (torch.int32, torch.int64):
             raise ValueError(f"{name}: found {cu.dtype} {tuple(cu.shape)}, expected"
