@@ -39,19 +39,20 @@ echo "$ALL x $(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 
     head -1), $(date -u +%F)" >"$OUT/machine.txt"
 ! command -v cuobjdump >/dev/null || python3 "$here/digest.py" "$B" >"$OUT/digests.tsv"
 export KCP_TIMEOUT_S=${KCP_TIMEOUT_S:-20}
+forms=$(sed -n 's/^ *FORM(.*, \([a-z_]*\)).*/\1/p' "$here/../ref/comm.h" | tr '\n' ' ')
 row() { printf '%s\t%s\t%s\n' "$1" "$2" "$3"; }            # of the list of jobs
 judge() {            # what, ranks, options of kcp-check
     row "$1" "$2" "$B/kcp-check --device --backend nccl --ranks $2 --limit 120 $3"
 }
 # Prints 16 batches per line. A batch has 10 to 30 sequences, most of 1 to 5 tokens.
 batches() {
-    awk -v n="$1" -v count="${BATCHES:-160}" 'BEGIN {
+    awk -v n="$1" -v count="${BATCHES:-160}" -v forms="$forms" 'BEGIN {
         srand(38)
-        split("all_gather chain pipeline scan", form)
+        F = split(forms, form)
         for (i = 1; i <= count; i++) {
             wide = rand() < 0.1; K = wide || rand() < 0.7 ? 64 : 128
             H = 1 + int(2 * rand()); N = 10 + int(21 * rand())
-            c = "live " (rand() < 0.5 ? "kda" : "gdn") " " form[1 + i % 4]
+            c = "live " (rand() < 0.5 ? "kda" : "gdn") " " form[1 + i % F]
             c = c " gate=softplus beta=sigmoid H=" H
             c = c " HV=" H * (wide ? 20 : 1 + int(2 * rand())) " K=" K " V=" K
             c = c " C=64 R=" n " lengths="
@@ -67,9 +68,9 @@ jobs_of() {          # ranks; the longest jobs first
         "$B/kcp-check" --list --device --stage $s | while read -r stage variant _; do
             judge "$s $variant" $1 "--quick --stage $s --variant $variant"
         done
-        case $s in 07 | 11) continue ;; 14 | 15) forms=any ;;
-            *) forms="all_gather chain pipeline scan" ;; esac
-        for form in $forms; do
+        case $s in 07 | 11) continue ;; 14 | 15) those=any ;;
+            *) those=$forms ;; esac
+        for form in $those; do
             row "planted $s $form" $1 \
                 "NCCL=$1 STAGES=$s FORMS=$form sh $here/../tests/cli/wrong_comm.sh $B"
         done

@@ -65,7 +65,9 @@ same_bits() {
     alike processes threads 0
 }
 "$arrays" layer in 48 4 2 4 6 5 kda raw 1 || exit 1
-for form in all_gather chain pipeline scan; do
+forms=$("$run" --help | sed -n 's/^ *--form \([a-z_|]*\)$/\1/p' | tr '|' ' ')
+[ -n "$forms" ] || { echo "mpi.sh: kcp-run --help names no form"; exit 1; }
+for form in $forms; do
     same_bits 3 --l2norm --beta sigmoid --form $form
 done
 same_bits 2 --l2norm --beta sigmoid --canonical 4
