@@ -125,7 +125,7 @@ struct kcp_context {
     int n_local;               /* number of local sequences that are not empty */
     int *cu_seqlens;           /* [n_local+1] their local boundaries */
     int *seq;                  /* [n_local] their global numbers */
-    int *cu, *cn, *sc;         /* [NS+1], [NS+1], [NC] the local grid of segments */
+    int *cu, *cn, *sc;         /* [NS+1], [NS+1], [NC]: as in stages/grid.def */
     int is_first_rank, pre_num_ranks;   /* of the rank's first segment */
     int is_last_rank, post_num_ranks;   /* of the rank's last segment */
     int conv1d_kernel_size;

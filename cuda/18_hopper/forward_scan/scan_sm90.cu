@@ -120,8 +120,9 @@ struct keeps_states {
 
 // A scan step has two halves. `new_values` computes v_new and q S from the state before
 // the chunk. `update_state` adds v_new to the state and Aqk v_new to o. The compiler
-// makes every loop head wait for all products. So an iteration ends after new_values,
-// when no product is in flight, and new_values overlaps with the end of update_state.
+// makes every loop head wait for all products. An iteration runs update_state, then
+// new_values of the next chunk, which overlaps with the end of update_state. At the end
+// of new_values no product is in flight, so the wait costs no time.
 template <class Consumer>
 static __device__ __forceinline__ void scan_chunks(Consumer c, int count, float (*S)[4])
 {
