@@ -24,13 +24,13 @@ within() {           # seconds to leave, command...: runs the command in the tim
 cases() {            # prints each case's name and options of kcp-bench
     layers="--stage 08,13" l=546,2185,1092,2731,1638
     echo "a_live $layers -T 8192 -H 96
-        a_none $layers -T 8192 -H 96 --save none
+        a_none --stage 08 -T 8192 -H 96 --save none
         b_live $layers -T 65536 -H 32
-        b_none $layers -T 65536 -H 32 --save none
+        b_none --stage 08 -T 65536 -H 32 --save none
         gdn8192 $layers -T 8192 -H 16 --HV 32 --model gdn
-        gdn8192_none $layers -T 8192 -H 16 --HV 32 --model gdn --save none
+        gdn8192_none --stage 08 -T 8192 -H 16 --HV 32 --model gdn --save none
         gdn32768 $layers -T 32768 -H 16 --HV 32 --model gdn
-        gdn32768_none $layers -T 32768 -H 16 --HV 32 --model gdn --save none
+        gdn32768_none --stage 08 -T 32768 -H 16 --HV 32 --model gdn --save none
         a_strong $layers -T 8192 -H 96 --gate strong
         a_less $layers -T 8191 -H 96
         a_more $layers -T 8193 -H 96
@@ -41,6 +41,11 @@ cases() {            # prints each case's name and options of kcp-bench
         packed $layers -H 64 --lengths $l,$l,$l,$l
         dplr --stage 16 -T 8192 -H 64 -K 64 -V 64 --model dplr" | sed 's/^ *//'
 }
+names=$(cases | cut -d' ' -f1)
+CASES=${CASES:-$names}
+for c in $CASES; do
+    echo "$names" | grep -qx "$c" || { log "CASES: found '$c', expected:" $names; exit 2; }
+done
 gpus=$(nvidia-smi -L 2>/dev/null | wc -l)
 [ "$gpus" -ge 1 ] || { echo "gpu_bench.sh: no GPU found: nothing was run"; exit 1; }
 mkdir -p "$OUT" || exit 1
@@ -80,10 +85,8 @@ grep -E '^ +(FAIL|MARGINAL|skip)' "$OUT/judge.txt"
 log "judged: $failed stages failed"
 
 # Times KCP's kernels. Rows of other systems are then appended to the file of each case.
-CASES=${CASES:-$(cases | cut -d' ' -f1 | tr '\n' ' ')}
 for c in $CASES; do
     options=$(cases | sed -n "s/^$c  *//p")
-    [ -n "$options" ] || { log "CASES: found '$c', expected a name of cases()"; exit 2; }
     newest=--newest
     if [ $c = a_live ] && [ -n "${ALL:-}" ]; then newest=; fi
     # shellcheck disable=SC2086
