@@ -1,7 +1,7 @@
 # fuzz.mk -- make fuzz: reads random bytes as .npy files and as calls of the C interface.
 # A plain mutator, compiled by $(CC), always runs. If clang is found, libFuzzer also runs,
 # for SECONDS= per target, with SEED= (default: a new seed each time). The fuzzers run under
-# the address and undefined-behaviour sanitizers, and start from the build's files.
+# the address and undefined-behaviour sanitizers, and start from files in $(B)/corpus.
 
 SECONDS ?= 12
 fuzz_c   = $(CFLAGS) -O1 -fno-omit-frame-pointer -fsanitize=address,undefined \

@@ -7,7 +7,7 @@ tests/cli/torch.sh.  Next: judge/emit.c, which writes the cases; judge/foreign.c
   python tests/kcp_check.py kcp_torch:chunk_kda --stage 13 --as fla
   python tests/kcp_check.py fla.ops.kda:chunk_kda --stage 13 --as fla --device cuda \
       --storage bf16 --shapes 128x128
-  python tests/kcp_check.py --solution solution.json     FlashInfer-Trace's format
+  python tests/kcp_check.py --solution solution.json     in FlashInfer-Trace's format
   python tests/kcp_check.py --emit-flashinfer DIR        definitions and workloads
 
 fn(case) gets sizes, options and arrays of a case as attributes (case.T, case.q_raw,
@@ -60,7 +60,7 @@ def fields(stage):
 
 
 def case_at(path, stage, o):
-    """Reads a case's folder into an object or, with --cp, only this rank's shard."""
+    """Reads a case's folder into an object; with --cp, only this rank's rows."""
     case = types.SimpleNamespace(path=path, rank=0, cuts=None, cu_seqlens=None)
     for line in open(os.path.join(path, "case.txt")):
         name, x = line.split()
@@ -171,7 +171,7 @@ def numbers(name, x):
 
 
 def compute(fn, path, o):
-    """Runs fn on one case and writes the outputs, or na.txt, as files."""
+    """Runs fn on one case and writes the outputs. Returns "done" or "n/a" (and why)."""
     case = case_at(path, o.stage, o)
     if o.shapes and f"{case.K}x{case.V}" not in o.shapes:
         return "n/a"
@@ -256,7 +256,7 @@ def worker(o):
                 with open(os.path.join(path, "na.txt"), "w") as f:
                     f.write(word[4:])
             open(os.path.join(path, "ended"), "w").close()
-    if o.cp > 1:                    # until rank 0 has written the last outputs
+    if o.cp > 1:                    # waits until rank 0 has written all outputs
         dist.barrier()
         dist.destroy_process_group()
     return 0
@@ -326,7 +326,7 @@ def report(o, rows, status):
 
 
 def row_of(path, lost, lines):
-    """Returns the verdict on one pass of a case, from case files and kcp-check's lines."""
+    """Returns the verdict on a case's forward or backward, from kcp-check's lines."""
     case, pass_ = path.split(os.sep)[-2:]
     with open(os.path.join(path, "..", "words.txt")) as f:
         row = {"case": f"{case} {pass_}", "verdict": "fail", "why": "",
@@ -433,7 +433,7 @@ def main():
         return worker(types.SimpleNamespace(**json.loads(sys.argv[2])))
     p = Parser(prog="kcp_check.py", description=__doc__,
                                 formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("function", nargs="?", help="module:function, importable from here")
+    p.add_argument("function", nargs="?", help="module:function, importable in this folder")
     p.add_argument("--stage", help="a stage, e.g. 08")
     p.add_argument("--shapes", default="", help="KxV,KxV: judge these, others are n/a")
     p.add_argument("--case", help="one case alone, in kcp-check's words")
@@ -451,7 +451,7 @@ def main():
     p.add_argument("--json", help="a file for the verdicts")
     p.add_argument("--solution", help="judge a solution of FlashInfer-Trace")
     p.add_argument("--emit-flashinfer", metavar="DIR",
-                   help="write 08 and 13 as definitions and workloads")
+                   help="write stages 08 and 13 as definitions and workloads")
     p.add_argument("--check", default=os.path.join(ROOT, "build", "kcp-check"),
                    help="where kcp-check is")
     o = p.parse_args()

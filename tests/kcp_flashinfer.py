@@ -1,4 +1,4 @@
-"""kcp_flashinfer.py -- writes stages 08 and 13 as FlashInfer-Trace and judges solutions.
+"""kcp_flashinfer.py -- writes stages 08 and 13 in FlashInfer-Trace's format.
 
 Book: users.md, "Prove your kernel in an hour".  Checked by: tests/cli/flashinfer.sh.
 Next: regimes.py, the workloads.
@@ -29,7 +29,7 @@ TENSORS = {     # name: field of the stage, shape, dtype, what it is
     "v": ("v", "T HV D", "bfloat16", "values"),
     "g": ("g_raw", "T HV D", "bfloat16", "gate before its activation"),
     "beta": ("beta_raw", "T HV", "bfloat16", "logits of beta"),
-    "A_log": ("A_log", "HV", "float32", "logarithm of the gate's amplitude"),
+    "A_log": ("A_log", "HV", "float32", "logarithm of the gate's factor A"),
     "dt_bias": ("dt_bias", "HV D", "float32", "bias of the gate"),
     "h0": ("h0", "N HV D D", "float32", "initial states, [V,K]"),
     "cu_seqlens": ("cu_seqlens", "N1", "int64", "where sequences begin, and T"),
@@ -39,7 +39,7 @@ TENSORS = {     # name: field of the stage, shape, dtype, what it is
     "ht": ("ht", "N HV D D", "float32", "final states, [V,K]"),
 }
 SCALARS = {"scale": "of the queries", "lower_bound": "of the gate (KDA)",
-           "beta_max": "beta is beta_max sigmoid(logit): 1 or 2"}
+           "beta_max": "1 or 2: beta = beta_max sigmoid(logit)"}
 GRADIENTS = ("q", "k", "v", "g", "beta", "A_log", "dt_bias", "h0")
 AXES = {"T": "tokens of all sequences", "N": "sequences", "N1": "N + 1",
         "H": "heads of queries and keys", "HV": "heads of values, a multiple of H"}
@@ -126,7 +126,7 @@ def definition(model, way):
            spec(n[1:], model, "gradient: ") for n in outputs}
     return {"name": f"{model}_{way}_d128", "op_type": model,
             "description": f"{model.upper()}, {way}, packed sequences with initial and "
-                           "final states; norm, gate and beta inside",
+                           "final states; computes norm, gate and beta too",
             "tags": ["status:verified"], "axes": axes,
             "inputs": {n: {"shape": None, "dtype": "float32", "description": SCALARS[n]}
                        if n in SCALARS else spec(n, model) for n in inputs},
@@ -145,7 +145,7 @@ def values(case, way):
 
 
 def workload(root, folder, o, name, regime):
-    """Returns a line for workloads/*.jsonl, and the tensors named in the line."""
+    """Saves a case's tensors. Returns the line of workloads/*.jsonl that names them."""
     from safetensors.torch import save_file
     model, way, _ = name.split("_")
     case = kcp_check.case_at(folder, o.stage, o)

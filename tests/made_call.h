@@ -116,7 +116,7 @@ static inline void made_indices(struct made_call *m)
     }
 }
 
-/* Builds a complete small call of a model and pass that every reference accepts. */
+/* Builds a small call, with all arrays, that the stage's reference accepts. */
 static inline void made_call(struct made_call *m, const struct kcp_stage *stage,
                              enum kcp_model model, enum kcp_pass pass,
                              const struct kcp_plan *plan, struct kcp_comm *comm)
@@ -139,7 +139,7 @@ static inline void made_call(struct made_call *m, const struct kcp_stage *stage,
     made_indices(m);
 }
 
-/* Makes a saved block for stage 13, with a valid header and 0.1 in all tensors. */
+/* Makes a saved block for stage 13, with a valid header and 0 in all tensors. */
 static inline void made_saved(struct made_call *m)
 {
     struct kcp_backward *b = &m->a.backward;

@@ -1,16 +1,16 @@
 #!/bin/sh
 # mutate.sh -- mutation testing: the judge must find small mistakes at random places.
 #
-# Book: CONTRIBUTING.md, "Mutation testing".  Checked by: tests/cli/lies.sh, a mistake
-# that it must catch.  Next: tests/processes.mk, make mutate.
+# Book: CONTRIBUTING.md, "Mutation testing".  Checked by: .ci/nightly, which runs it.
+# Next: tests/processes.mk, make mutate.
 # Usage: mutate.sh BUILD N SEED FILE... LIMIT= limits the seconds of the run (0: no limit).
 # MIN= is the least percentage of mutants to catch. TABLE= names a file of result rows,
 # which the next run continues. CASE= limits the seconds per variant (120). JOBS= is the
 # number of workers (1), each with a copy of the tree.
 #
-# A mutant changes one operator or number of one line. A mutant counts if an output
-# changes by more than ten times the output's limit (kcp-check --keep, --against) in fifty
-# cases of the file's stage or in ten of each other stage that may use the file. The judge's
+# A mutant changes one operator or number of one line. A mutant counts if, in fifty cases of
+# the file's stage and ten of each other stage that may use the file, an output of at least
+# one case changes by more than ten times its limit (kcp-check --keep, --against). The judge's
 # lists lack these cases. If a mutant counts, one of the judge's lists must fail or not end,
 # and must pass without the mistake. Lists of the file's stage run first.
 set -u
@@ -84,7 +84,7 @@ FNR == 1 { comment = 0; depth = 0 }
 AWK
 awk -f "$W/sites.awk" "$@" |
     awk -v s="$SEED" 'BEGIN { x = s % 2147483646 + 1; for (i = 0; i < 9; i++) next_x() }
-        function next_x() { x = x * 16807 % 2147483647 }       # the same in any awk
+        function next_x() { x = x * 16807 % 2147483647 }       # gives the same numbers in any awk
         { next_x(); print x "\t" $0 }' |
     sort -n | head -n "$N" | cut -f2- >"$W/sites"
 
@@ -115,7 +115,7 @@ passes() {                     # KCP-CHECK option...: with no mistake
         else echo yes >"$W/$name"; fi; }
     [ "$(cat "$W/$name")" = yes ]
 }
-caught() {                     # STAGE...: 0 when one of them fails
+caught() {                     # STAGE...: succeeds if the judge fails on a stage
     for s; do
         for list in --quick ""; do
             failed_on build/kcp-check --stage $s $list || continue
@@ -126,8 +126,8 @@ caught() {                     # STAGE...: 0 when one of them fails
     done
     return 1
 }
-# Prints the stages whose outputs the file can change. No other stage uses files of
-# chapters 15 and 17.
+# Prints the stages whose outputs the file can change. Stages 15 and 17 use few files of
+# other chapters, and no other stage uses files of chapters 15, 17 and 20.
 outputs_of() {
     for s in $(stages "$1"); do
         case $s:$1 in
@@ -180,7 +180,7 @@ moves() {                      # FILE
             3) moved=2; [ -n "$by" ] || by=$(tail -1 "$me/out") ;;
             1) moved=1 by=$(grep '^moved by' "$me/out") ;;
             124) moved=1 by="stage $s: no end after 300 s" ;;
-            *) moved=1 by="stage $s: the process broke" ;;
+            *) moved=1 by="stage $s: the process ended abnormally" ;;
         esac
         [ $moved = 2 ] || return
     done
@@ -251,7 +251,7 @@ awk -v min="$MIN" -v seed="$SEED" '
         score = moved ? 100 * all["caught"] / moved : 0
         printf "mutate: seed %s: %d caught, %d survived, ", seed, all["caught"],
             all["SURVIVED"]
-        printf "%d move nothing, %d less than ten limits, %d do not compile: %.1f %%\n",
+        printf "%d change nothing, %d less than ten limits, %d do not compile: %.1f %%\n",
             all["same"] + all["equal"], all["small"], all["none"], score
         exit !moved || score < min
     }' "$W/rows"

@@ -2,8 +2,7 @@
  *
  * Book: chapter 17.  Checked by: the judge, which must reject each mutant
  * and pass the twin.  Next: book/17-ladder.md.
- * The code is a copy of the reference, because mutants must not call it. Each error
- * could also be made in a GPU kernel.
+ * The code is a copy of the reference with errors that a GPU kernel could also have.
  */
 #include "kcp.h"
 
@@ -24,8 +23,8 @@ static void decay_by(const double *decay, int K, int V, int flags, double *S)
         for (int v = 0; v < V; v++) S[i * V + v] *= decay[i];
 }
 
-/* Computes one chunk. SWAPPED_KEYS swaps an mma lane's two neighbouring keys in w.
- * OTHER_HALF reads u of column (v + V/2) % V. z.behind selects earlier rows of w. */
+/* Computes one chunk. SWAPPED_KEYS swaps keys 2i and 2i + 1 of w. OTHER_HALF reads u
+ * of column (v + V/2) % V. z.behind selects earlier rows of w. */
 static void one(const struct kcp_ladder *a, struct cut z, const double *decay,
                 int flags, double *S)
 {

@@ -1,6 +1,6 @@
-/* checks.c -- recomputes chapter 18's lower bounds and the cost of strips (parts).
+/* checks.c -- recomputes chapter 18's lower bounds and the cost of strips.
  *
- * Book: chapter 18.  Checked by: itself, from the stage's arrays and equations.
+ * Book: chapter 18.  A strip is a part of a segment.  Checked by: itself.
  * Next: tests/19_precision/checks.c. */
 #include "core/split.h"
 #include "tests/judge/judge.h"
@@ -69,10 +69,10 @@ static int floor_operations(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_17_operations) = { "18_hopper", "floor_operations",
-    "chapters 03 and 04 take 6 D^2 + 5 C D + C^2 / 3 multiply-adds per token",
+    "chapters 03 and 04 take 6 D^2 + 5 C D + C^2 / 3 operations per token",
     floor_operations };
 
-/* Compares kcp_strip_cost with t(m), the scan steps of m equal strips (parts). */
+/* Compares kcp_strip_cost with t(m), the cost in scan steps of m equal strips. */
 static int split(struct kcp_report *rep)
 {
     for (int HV = 1; HV <= 160; HV++)

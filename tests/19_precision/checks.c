@@ -25,7 +25,7 @@ static int roundings(struct kcp_report *rep)
                "three TF32 products of %a and %a: relative error %g, limit 2^-20", x, y,
                off);
     }
-    /* 1 + 2^-8 + 2^-40 has more bits than a float. */
+    /* Rounding to float and then to bf16 would give 1, not 1 + 2^-7. */
     EXPECT(rep, bf16_value(bf16_of(1 + 0x1p-8 + 0x1p-40)) == 1 + 0x1p-7 &&
            isinf(bf16_value(bf16_of(1e300))), "bf16_of rounds twice");
     return KCP_OK;
@@ -47,7 +47,7 @@ static void draw(struct chunk *c, struct stream *s, int integers)
         c->last[p] = integers ? -(p % 2) : -0.01 * p;
 }
 
-/* Returns |x - X| / |X|: unit f computes x, a chunk's map of I, and X is exact. */
+/* Returns |x - X| / |X|. Unit f computes x by applying the chunk to I; X is exact. */
 static double error_of(const struct chunk *c, enum unit f)
 {
     static double X[K][W];

@@ -90,7 +90,7 @@ static uint64_t chunk_seed;
 static inline double chunk_normal(void) { return random_normal(&chunk_seed); }
 
 /* Draws a random chunk with keys of norm 1. If `strong` is 1, gates decay the state to
- * about 0 within CHUNKS chunks. */
+ * about 0 within one chunk, otherwise by about half within CHUNKS chunks. */
 static inline void chunk_draw(struct chunk *x, int strong)
 {
     static double k[C][K], G[C][K], beta[C], L[C][C];

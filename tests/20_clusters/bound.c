@@ -93,7 +93,7 @@ static int bounds(struct kcp_report *rep)
             for (int n = 0; n < x.c.HV; n++) {
                 const double norm = norm_of(&x, s, n), bound = bound_of(&x, s, n, NONE);
                 EXPECT(rep, norm <= bound * (1 + 1e-9), "batch %d, stretch %d: |M| is "
-                       "%.17g, its bound %.17g", j, s, norm, bound);
+                       "%.17g, expected at most %.17g", j, s, norm, bound);
                 near += norm > 0.5 * bound;
                 for (int w = FASTEST; w < MISTAKES; w++)
                     exceeded[w] += norm > bound_of(&x, s, n, w) * (1 + 1e-9);

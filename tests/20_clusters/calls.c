@@ -234,7 +234,7 @@ static int nothing(struct kcp_report *rep)
     }
     EXPECT(rep, kcp_layer_saved(&layer, (struct kcp_call *)&f) == 0 &&
            kcp_layer_forward_work(&layer, &f) == 0, "sizes 0: bytes");
-    /* With negative or overflowing sizes, a saved block has 0 bytes, none written. */
+    /* If sizes are negative or overflow, the byte count is 0 and nothing is written. */
     for (int i = 0; i < 4; i++) {
         char byte = 7;
         struct kcp_forward w = { .T = 1, .NS = wraps[i][0], .NC = wraps[i][0], .R = 1,

@@ -1,4 +1,4 @@
-/* lost_gpu.c -- kills or stops one of several ranks on GPUs, or makes NCCL fail there.
+/* lost_gpu.c -- on GPUs, kills or stops one rank, or gives one rank an NCCL error.
  *
  * Book: chapter 20.  Checked by: bench/check_gpus.sh.  Next: comm/backend/nccl.c.
  *
@@ -136,7 +136,7 @@ static int lost_gpu(struct kcp_report *rep)
 {
     const int R = ranks_started() ? 0 : count_gpus();
     if (R < 2) {
-        printf("  (found %d GPUs, expected 2: not run)\n", R);
+        printf("  (found %d GPUs, expected at least 2: not run)\n", R);
         return KCP_NA;
     }
     shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE,

@@ -67,8 +67,8 @@ static inline double scan(struct wire w, int R, double share)
     return last;
 }
 
-/* Returns the time of an exchange in two levels: a scan in each node, then over nodes.
- * At time node[j] the GPUs of node j have the map of all nodes up to j. */
+/* Returns the time of an exchange in two levels: a scan in each node, one over nodes,
+ * one state sent in each node. At time node[j], node j has the map of nodes 0..j. */
 static inline double two_levels(int R, int g)
 {
     static double node[4096], next[4096];
@@ -87,7 +87,7 @@ static inline double two_levels(int R, int g)
         }
         memcpy(node, next, sizeof node);
     }
-    for (int j = 1; j < m; j++)             /* sends one state, applies one map */
+    for (int j = 1; j < m; j++)             /* send one state, apply one map */
         last = fmax(last, node[j] + inside.a + B() / inside.bw + t_MS());
     return last;
 }

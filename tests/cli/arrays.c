@@ -7,7 +7,7 @@
  *     arrays poke FILE element x                            one element changed
  *     arrays same A B tolerance                             exit 0, or 1 and why
  *     arrays off A B                                        RMS(A - B) / RMS(B)
- *     arrays add A B tolerance                              same, with A's rows summed
+ *     arrays add A B tolerance                              `same` with A's rows summed
  *     arrays fortran A B                                    B is A, first index fastest
  *     arrays rows A first end B                             B is these rows of A */
 #include "kcp.h"
@@ -209,7 +209,7 @@ static int off(char **v)
         norms(&a, &b, &error, &size);
     bad = bad || !isfinite(error);
     if (bad)
-        fprintf(stderr, "%s and %s: other counts, or not finite\n", v[0], v[1]);
+        fprintf(stderr, "%s, %s: not double, other size, or not finite\n", v[0], v[1]);
     else
         printf("%.2e\n", error > 0 ? error / size : error);
     npy_free(&a);

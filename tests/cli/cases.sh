@@ -6,8 +6,8 @@
 # PROGRAM.
 #
 # A row of cases.tsv has a program, an exit status, a grep pattern, arguments, values, and
-# commands that run first, all in shell syntax. A row with values runs once per value, with
-# $x set to the value. A $x at the start of the arguments is replaced by the value before
+# commands that run before the program. A row with values runs once per value, with $x
+# set to the value. A $x at the start of the arguments is replaced by the value before
 # the shell reads the line. Pattern `=` means the first word of the arguments. Each run gets
 # a fresh copy of a folder, made by the nearest row `folder` above the run's row. If the
 # status is 2, stderr must be one line "kcp-...: ..." that contains the pattern, stdout must

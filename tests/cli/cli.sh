@@ -6,11 +6,11 @@
 # Usage: cli.sh BUILD.
 . "$(dirname "$0")/run_common.sh"
 ref=$OLDPWD/ref
-holds() {                        # WHAT command...: the command succeeds
+holds() {                        # WHAT command...: prints WHAT if the command fails
     what=$1; shift
     "$@" && pass || fail "$what: $(head -2 stderr) $(tail -1 stdout)"
 }
-expect() {                         # STATUS PATTERN option...: of kcp-check
+expect() {                         # STATUS PATTERN option...: runs kcp-check
     want=$1 words=$2; shift 2
     "$B/kcp-check" "$@" >stdout 2>stderr
     holds "$*: status $?, expected $want" [ $? = "$want" ]
@@ -24,15 +24,15 @@ holds '--list --device has host variants' lacks 'twin\|mutant'
 expect 0 '^03_wy ' --list --stage 03
 holds '--list --stage 03 has other stages' [ "$(grep -vc '^03_wy' stdout)" = 0 ]
 expect 0 '^path' --paths
-holds 'rows of --paths have 13 fields' [ "$(awk -F'\t' '{ print NF }' stdout | sort -u)" = 13 ]
-holds 'a path is here or not here' [ "$(sed 1d stdout | cut -f12 | grep -cv '^here$\|^not here: .')" = 0 ]
+holds 'a row of --paths does not have 13 fields' [ "$(awk -F'\t' '{ print NF }' stdout | sort -u)" = 13 ]
+holds "field 12 is not 'here' or 'not here: WHY'" [ "$(sed 1d stdout | cut -f12 | grep -cv '^here$\|^not here: .')" = 0 ]
 expect 0 '^forward_kda_narrow' --paths --stage 8
 holds '--paths --stage 8 has other stages' [ "$(cut -f2 stdout | sort -u | wc -l)" = 2 ]
 export KCP_ARCH=sm_80
 expect 0 '^forward_kda_narrow.*	none$' --paths --cases --stage 8
 unset KCP_ARCH
 expect 0 'ok .* ref ' --stage 14 --variant ref
-holds 'all paths were judged' lacks 'that are here were not'
+holds 'a path was not judged' lacks 'that are here were not'
 if "$B/kcp-check" --stage 07 --device | grep -q 'no device'; then
     expect 0 INCOMPLETE --stage 07 --device
     expect 3 INCOMPLETE --stage 07 --device --strict
@@ -40,7 +40,7 @@ fi
 expect 2 '^kcp-check: .*memory' --stage 05 --variant twin \
     --case 'K=1000 V=1000 H=1000 lengths=1000000'
 
-# ---- emitted cases, computed by kcp-run, then judged: right, spoilt or missing outputs
+# ---- emitted cases, computed by kcp-run, then judged: correct, wrong and missing outputs
 expect 0 'cases of 05_affine' --emit e --small --stage 05 --ranks 2 --seed 9
 for d in e/case_*/*ward; do
     # shellcheck disable=SC2046
@@ -52,7 +52,7 @@ cp e/case_001/forward/w.npy e/case_000/forward/map.npy
 expect 1 'case_000/forward/map.npy' --foreign e
 words=$(sed -n "s/.*repeat: .*--case '\(.*\)'$/\1/p" stdout)
 expect 0 '1 cases' --emit again --stage 05 --case "$words"
-holds 'the words of a failure give other inputs' cmp e/case_000/forward/w.npy again/case_000/forward/w.npy
+holds 'the printed --case gives other inputs' cmp e/case_000/forward/w.npy again/case_000/forward/w.npy
 ls -R e >before
 expect 2 'cases.txt' --emit e --stage 05
 holds 'a refused --emit changes the folder' [ "$(ls -R e)" = "$(cat before)" ]
@@ -87,7 +87,7 @@ static const struct kcp_variant mine = { "07_merge", "mine", "h of the first map
 const struct kcp_variant *const kcp_variant = &mine;
 C
 object() { ${CC:-cc} -std=c11 -shared -fPIC -w -I"$ref" "$1.c" -o "$1.so"; }
-holds 'mine.c compiles' object mine
+holds 'mine.c does not compile' object mine
 expect 1 'FAIL .*07_merge mine: ' --variant ./mine.so
 expect 1 "case 0 alone: .* --stage 07 --variant ./mine.so --case '" --variant ./mine.so --stage 07
 expect 0 '1 passed' --stage 07 --reference ./mine.so --variant ./mine.so
@@ -98,11 +98,11 @@ expect 2 '^kcp-check: --reference.*07_merge' --reference ./mine.so
 : >empty.so
 expect 2 'empty.so' --variant ./empty.so
 sed '/kcp_variant = /d' mine.c >nameless.c
-holds 'nameless.c compiles' object nameless
+holds 'nameless.c does not compile' object nameless
 expect 2 'kcp_variant' --variant ./nameless.so
 for value in 0 record; do
     echo "static char record[400]; char *kcp_variant = $value;" >hollow.c
-    holds 'hollow.c compiles' object hollow
+    holds 'hollow.c does not compile' object hollow
     expect 2 'kcp_variant' --variant ./hollow.so
 done
 echo "cli.sh: $passed passed, $failed failed"

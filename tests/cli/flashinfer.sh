@@ -1,7 +1,7 @@
 #!/bin/sh
 # flashinfer.sh -- checks FlashInfer-Trace files: a correct solution must pass, a wrong
 # solution must fail, and a solution that cannot run must give one line. If flashinfer-bench
-# is installed, its reader must accept the folder.
+# is installed, its reader must accept the files.
 #
 # Book: users.md, "Prove your kernel in an hour".  Checked by: make test, which runs it.
 # Usage: flashinfer.sh BUILD.  Next: ../kcp_flashinfer.py.
@@ -14,7 +14,7 @@ export PYTHONDONTWRITEBYTECODE=1 PYTHONPATH="$here/tests" OMP_NUM_THREADS=1
 for python in "${PYTHON:-python3}" /usr/bin/python3 none; do
     "$python" -c 'import torch' 2>/dev/null && break
 done
-[ "$python" != none ] || { echo "flashinfer.sh: PyTorch not found: left out"; exit 0; }
+[ "$python" != none ] || { echo "flashinfer.sh: PyTorch not found: nothing was run"; exit 0; }
 cd "$W" || exit 2
 expect() {                         # STATUS PATTERN option...
     want=$1 words=$2; shift 2
@@ -46,13 +46,13 @@ expect 2 'not a solution' --solution out
 expect 2 'one is required' --solution right mine:fn --stage 08
 "$python" -c 'import safetensors' 2>/dev/null || {
     expect 2 'safetensors' --emit-flashinfer trace
-    echo "flashinfer.sh: a solution is judged; safetensors not found"; exit 0; }
+    echo "flashinfer.sh: a solution was judged; safetensors not found, no files written"; exit 0; }
 expect 0 'reference of gdn_backward_d128.* 0 failed' --emit-flashinfer trace
 expect 2 'has definitions' --emit-flashinfer trace
 "$python" - 2>"$W/out" <<'PY' || stop "flashinfer-bench"
 import importlib.util, pathlib, sys
 if not importlib.util.find_spec("flashinfer_bench"):
-    print("flashinfer.sh: flashinfer-bench not found: its reader is left out")
+    print("flashinfer.sh: flashinfer-bench not found: its reader was not run")
     sys.exit()
 from flashinfer_bench.data import TraceSet
 from flashinfer_bench.bench.utils import gen_inputs, load_safetensors

@@ -42,7 +42,7 @@ calls() {
     find "$B/comm" "$B/cuda" -name '*.o' | xargs nm -g --defined-only |
         awk 'NF == 3 { print $3 }' | sort -u >"$W/beyond"
     find "$B/ref" -name '*.o' | xargs nm -u | awk '$1 == "U" { print $2 }' | sort -u |
-        comm -12 - "$W/beyond" | sed 's/$/: ref\/ calls it by name, another room has it/'
+        comm -12 - "$W/beyond" | sed 's/$/: ref\/ calls it by name, comm\/ or cuda\/ has it/'
 }
 rules() {
     includes

@@ -84,7 +84,7 @@ if command -v cmake >/dev/null; then
 fi
 LD_LIBRARY_PATH="$W/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 export LD_LIBRARY_PATH
-found=$("$W/list") || stop "variants of 08, status of kcp_layer_gpu: $found"
+found=$("$W/list") || stop "number of variants of 08 contradicts status of kcp_layer_gpu: $found"
 [ "$("$W/kda" 2)" = "$("$B/kda" 2)" ] || stop "kda with libkcp.so prints $("$W/kda" 2)"
 
 # ---- uninstall leaves the files of others; compile_commands.json
@@ -97,4 +97,4 @@ make -s -C "$here" B="$B" CUDA_HOME=none compile_commands.json >"$W/log" 2>&1 ||
 grep -q '"file":"ref/01_step.c"' "$here/compile_commands.json" ||
     stop "compile_commands.json lacks ref/01_step.c"
 rm -f "$here/compile_commands.json"
-echo "install.sh: kda with the installed library; forwards for a GPU: ${found% *}"
+echo "install.sh: kda runs with the installed library, which has ${found% *} GPU variants of 08"

@@ -1,6 +1,6 @@
 #!/bin/sh
 # labs.sh -- checks `make grade`: messages about a student's wrong file, folders of files,
-# rows of a file STAFF=, wrong options.
+# rows of the file that STAFF= names, wrong options.
 #
 # Book: book/labs/STAFF.md.  Checked by: make test, which runs it.
 # Next: ../../book/labs/try.sh, which hands in every lab.
@@ -104,7 +104,7 @@ all && ! grep -q '^ada' "$W/output" && pass || fail "graded again: $(cat "$W/out
 python3 -c 'import json, sys; [json.load(open(f)) for f in sys.argv[1:]]' \
     "$W/in/.graded/04_chunk"/*.json 2>/dev/null && pass || fail "$(ls "$W/in/.graded/04_chunk")"
 
-# ---- rows of STAFF=: a row, a twist, a planted mistake; and invalid rows
+# ---- rows of STAFF=: a row, a twist (changed task), a planted mistake; invalid rows
 staff=book/labs/staff.example
 for lab in 01_step 07b_check; do
     rm -f "$W"/*.c

@@ -71,7 +71,7 @@ if "$B/kcp-check" --stage 07 --device | grep -q 'no device'; then
     object "$top/tests/judge/plants/liar.c" liar.so -DLIE=NO_GPU
     judged 1 'nothing ran' --stage 07 --variant ./liar.so
 fi
-# ---- a trial of 13 also judges the forward before it: correct, wrong values, stray write
+# ---- a trial of 13 also judges its forward: correct, wrong values, out-of-bounds write
 while IFS='|' read -r name status words; do
     object "$top/tests/judge/plants/behind.c" behind.so -DWRONG="$name"
     judged "$status" "$words" --stage 13 --variant ./behind.so --case \

@@ -106,7 +106,7 @@ check 1 'and 5 more.*KeyError' mine:raises --case "$few"
 [ "$(grep -c 'mine.py", line' out)" = 1 ] && [ "$(grep -c . out)" -le 6 ] ||
     stop "an exception in all cases: $(cat out)"
 
-# ---- a whole forward; an inverse by a half-precision series is wrong only for alike keys
+# ---- a whole forward; with an inverse in half precision it fails, but only on alike keys
 cp "$here/book/examples/plugins/forward.py" .
 cat >series.py <<'PY'
 import forward, numpy as np

@@ -1,5 +1,5 @@
 #!/bin/sh
-# proxy.sh -- checks the proxy fences between threads' writes and wgmma or the copy engine.
+# proxy.sh -- finds missing proxy fences in the kernels' PTX.
 #
 # Book: chapter 18.  Checked by: make proxy, which removes each fence.
 # Usage: proxy.sh BUILD [--plant], after make has compiled the PTX.

@@ -4,7 +4,7 @@
 # runs, and single stages.
 #
 # Book: chapters 06, 08, 13 to 16.  Checked by: make test, which runs it.
-# Usage: run_cli.sh BUILD.  Next: cases.tsv, which has what is refused.
+# Usage: run_cli.sh BUILD.  Next: cases.tsv, which tests refused options.
 . "$(dirname "$0")/run_common.sh"
 
 # same TOLERANCE BASE OPTIONS...: BASE plus each of OPTIONS must give BASE's results.
@@ -98,7 +98,7 @@ for cut in 2 7; do
     done
 done
 
-# ---- ranks that own several ranges: 9, 1, 20, 2 and 13 tokens of ranks 2, 0, 1, 0, 2
+# ---- ranks with several ranges; owners.npy: 9 tokens of rank 2, 1 of 0, 20 of 1, 2 of 0, 13 of 2
 rm -rf in; "$arrays" layer in 45 3 2 4 3 5 kda free 1
 "$arrays" fill wq.npy f8 6,3 0.25; "$arrays" fill wv.npy f8 20,4 0.1
 "$arrays" fill owners.npy i8 5,2 0

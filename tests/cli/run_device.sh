@@ -26,7 +26,7 @@ near() {
     gives dev --device gpu $gpu "$@"
     grep -q '^on the GPU by' stdout || fail "$name: does not print the kernels"
     [ "$(ls cpu)" = "$(ls dev)" ] || fail "$name: other files: $(ls dev)"
-    for f in cpu/*.npy; do                  # but not those of integers
+    for f in cpu/*.npy; do                  # skips integer arrays
         off=$("$arrays" off "$f" "$f" 2>/dev/null) || continue
         off=$("$arrays" off "dev/${f##*/}" "$f") || off=nan
         echo "$off ${f##*/}"
@@ -59,7 +59,7 @@ if grep -q 'no GPU found\|built without CUDA' first; then
         "$passed passed, $failed failed"
     [ $failed = 0 ]; exit
 fi
-# ---- with a GPU; the gates keep the state
+# ---- with a GPU; gates near 0, so the state decays slowly
 layer="--l2norm --beta sigmoid"
 "$arrays" fill w.npy f8 128,4 0.25; "$arrays" fill wv.npy f8 256,3 0.3
 each <<'END'
@@ -73,7 +73,7 @@ kda-f32-striped|2e-4|--dtype f32|--ranks 4 --layout striped --stripe 11
 kda-bf16-4-cuts|3e-2||--cuts 0,70,71,200,300 --form chain
 kda-f32-5-cuts|2e-4|--dtype f32|--cuts 0,1,100,100,101,300 --form scan
 END
-for name in x0 dxt; do               # rows before the sequences; gradients of the last rows
+for name in x0 dxt; do               # x0: rows before sequences; dxt: gradients of last rows
     "$arrays" fill in/${name}_q.npy f8 3,3,128 0.4
     "$arrays" fill in/${name}_v.npy f8 3,2,256 -0.2
     for e in 0 130 700; do "$arrays" poke in/${name}_q.npy $e 0.$e; done

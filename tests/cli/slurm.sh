@@ -4,8 +4,8 @@
 # Book: chapter 20.  Checked by: make test, which runs it.  Next: mpi.sh.
 # Needs root, Open MPI and Debian's slurm-wlm (slurmctld, slurmd, munged), else only prints
 # a line. The private Slurm has separate ports, keys and folders, so a running Slurm is not
-# affected. FULL=1 also submits lab 14 with its answer by book/labs/lab.sbatch.
-export B="${1:-build}"                     # of the lab's make too
+# affected. FULL=1 also submits lab 14's answer with book/labs/lab.sbatch.
+export B="${1:-build}"                     # the lab's make reads B too
 program=$(cd "$B" && pwd)/kcp-check
 PATH=$PATH:/usr/sbin
 for need in slurmctld slurmd munged srun sbatch mpirun; do
@@ -36,7 +36,7 @@ trap 'exit 1' INT TERM
 wrong() { echo "slurm.sh: $*"; failed=1; }
 chmod 755 "$W"
 mkdir "$W/state" "$W/munge" && chmod 700 "$W/munge"
-# Selects three ports below the ephemeral ports, others than concurrent runs of this script.
+# Selects three ports below the ephemeral range. Concurrent runs of this script get others.
 host=$(hostname) port=$((10000 + $$ % 5000 * 3))
 head -c 64 /dev/urandom >"$W/munge/key" && chmod 600 "$W/munge/key"
 cat >"$W/slurm.conf" <<END

@@ -25,7 +25,7 @@ for python in "${PYTHON:-python3}" /usr/bin/python3 none; do
 assert d.is_available() and d.is_gloo_available()' 2>/dev/null && break
 done
 command -v "$python" >/dev/null || {
-    echo "torch.sh: PyTorch with gloo not found: kcp_torch is left out"; exit 0; }
+    echo "torch.sh: PyTorch with gloo not found: nothing was run"; exit 0; }
 
 export PYTHONPATH="$here/book/examples/torch"
 KCP_LIB="$W/none.so" "$python" -c 'import kcp_torch' >"$W/log" 2>&1 &&
@@ -43,11 +43,11 @@ ranks() {
 ranks 3 "$here/tests/cli/torch_check.py" >"$W/log" 2>&1 || stop "torch_check.py, 3 ranks"
 grep torch "$W/log"
 "$python" "$here/book/examples/torch/reference.py" --try >"$W/log" 2>&1 ||
-    stop "an example of a docstring"
+    stop "reference.py: an example fails"
 # ---- FLA's releases from PyPI choose these kernels, or one line says why not
 "$python" "$here/tests/cli/torch_fla.py" "$W/fla" >"$W/log" 2>&1 || stop "torch_fla.py"
 cat "$W/log"
-# ---- the numbers of chapter 19 about the reference of FLA's tests over ranks
+# ---- chapter 19: the error of the reference in FLA's tests over ranks
 "$python" "$here/bench/peers/rounded_keys.py" T=512 >"$W/log" 2>&1 || stop "rounded_keys.py"
 
 # ---- the example: the same falling loss on one rank and on four
@@ -62,7 +62,7 @@ train="$here/book/examples/torch/train.py --steps 4 --text $here/README.md"
 awk 'NR == FNR { want[$2] = first = $4; if (FNR == 1) top = $4; n++; next }
     { d = $4 - want[$2]; if (d < 0) d = -d; m++; if (!(d <= 1e-9)) exit 1 }
     END { exit !(n == 4 && m == 4 && first < top) }' "$W/one" "$W/four" ||
-    { paste "$W/one" "$W/four" >"$W/log"; stop "losses on 1 rank and on 4"; }
+    { paste "$W/one" "$W/four" >"$W/log"; stop "losses on 1 and 4 ranks differ or rise"; }
 "$python" "$here/book/examples/torch/train.py" --text "$W/none" >"$W/log" 2>&1
 [ $? = 2 ] && [ "$(grep -c . "$W/log")" = 1 ] && grep -q "none" "$W/log" ||
     stop "a text that does not exist"

@@ -3,8 +3,8 @@
 Book: chapters 01, 08, 13, 14.  Checked by: torch.sh, which runs it.
 Next: torch.sh; torch_gpu.py, streams and graphs on a GPU.
 
-    python tests/cli/torch_check.py [--cuda]           one rank: double, or a GPU's types
-    torchrun --nproc_per_node=3 tests/cli/torch_check.py [--cuda]         and over ranks
+    python tests/cli/torch_check.py [--cuda]             on one rank
+    torchrun --nproc_per_node=3 tests/cli/torch_check.py [--cuda]         on three ranks
 
 On CPUs everything is compared in double, and ranks use gloo. With --cuda ranks use NCCL,
 and share GPUs if there are fewer GPUs than ranks.
@@ -75,7 +75,7 @@ def close(got, want, what, bound=1e-12):
 
 
 def recurrence(x, cu, o):
-    """Computes o and ht token by token, by eq:step and chapter 02."""
+    """Computes o and ht token by token, from eq:step and chapter 02's gates."""
     q, k, v, g, beta = (x[n][0] for n in TOKENS)
     if o["l2norm"]:
         q = q * torch.rsqrt((q * q).sum(-1, keepdim=True) + 1e-6)
@@ -179,7 +179,7 @@ def one_case(name, seed, cu, sizes, o, form="all_gather", group=None, cuts=None,
     for n in ("A_log", "dt_bias", "h0"):
         if x[n] is not None:
             whole["d" + n] = got[n].grad.clone()
-    for n, t in sorted(whole.items()):        # parts of ranks add up
+    for n, t in sorted(whole.items()):        # sums the ranks' parts
         if R > 1:
             dist.all_reduce(t, group=None if CUDA else group)
         compare(t, wht if n == "ht" else want[n[1:]].grad, f"{name} {n}",
@@ -255,7 +255,7 @@ def conv_case(name, group=None, cu=PACKED, cuts=None, W=4, states=True, act=D,
         if t is None or u is None:
             expect(not states and t is u, f"{name} {n}: one is None")
             continue
-        if group is not None:                 # parts of ranks add up
+        if group is not None:                 # sums the ranks' parts
             dist.all_reduce(t, group=group)
         close(t, u, f"{name} {n}", 0 if n == "states" else 4 * bound)
 
@@ -348,7 +348,7 @@ def errors():
             fake = [mode.from_tensor(t) for t in (q, k, v, g, beta)]
             refuses(ValueError, "q FakeTensor memory", lambda: f(*fake))
     forward = torch.autograd.forward_ad
-    with forward.dual_level():                # not refused, it would be lost
+    with forward.dual_level():                # without an error the tangent would be lost
         dual = forward.make_dual(v, v)
         refuses(NotImplementedError, "forward-mode", lambda: f(q, k, dual, g, beta))
         refuses(NotImplementedError, "forward-mode",
@@ -479,7 +479,7 @@ def conv_outputs(**x):
 
 def false_hits(f, calls):
     """Runs each pair of calls in both orders. Returns how many results differ from
-    those of the call run alone."""
+    the results of the call alone, and the latter."""
     want = []
     for more in calls:
         kcp_torch.release()                   # empties the cache of calls
@@ -582,7 +582,7 @@ def ranks():
     world = dist.distributed_c10d._get_default_group()
     R, name = world.size(), f"{world.size()} ranks"
     for i, (what, cu, sizes, o) in enumerate(CASES):
-        # One KDA and one GDN case run with all exchange forms, the others with one.
+        # Two cases (on CPUs KDA and GDN) run with all exchange forms, the others with one.
         for form in FORMS if i in (3, 6) else (FORMS[i % 4],):
             one_case(f"{what}, {form}, {name}", 40 + i, cu, sizes, o, form, world,
                      chunk=64 if CUDA else 16)
@@ -598,7 +598,7 @@ def ranks():
     for cuts in ([0] * (R - 1) + [2, 77], [0, *(77 - R + i for i in steps), 77],
                  [0, *steps, 77]):
         conv_case(f"conv, cuts {cuts}", world, cuts=cuts, act=act, bound=bound)
-    if CUDA:                                  # kcp_torch makes an NCCL communicator
+    if CUDA:                                  # on a gloo group, kcp_torch makes NCCL's
         one_case(f"a gloo group, {name}", 60, *CASES[0][1:],
                  group=dist.new_group(backend="gloo"))
         kcp_torch.release()

@@ -1,8 +1,8 @@
 """torch_gpu.py -- checks kcp_torch on a GPU: streams, graphs, threads, torch.compile
 and memory.
 
-Book: chapters 08, 13, 14.  Checked by: inputs that arrive late, which a call on a
-wrong stream would miss.  Next: torch_check.py --cuda, the numbers.
+Book: chapters 08, 13, 14.  Checked by: inputs that are written late, so that a
+call on a wrong stream reads old values.  Next: torch_check.py --cuda, the numbers.
 
     python tests/cli/torch_gpu.py          without a GPU: prints a line, status 0
 """
@@ -30,7 +30,7 @@ def example(seed, cu, sizes, gate=2):
 
 
 def conv_graph():
-    """Captures a CUDA graph of one step from a state to the next state."""
+    """Checks a convolution and its gradients in a CUDA graph."""
     r = lambda *s: torch.randn(*s, device="cuda", dtype=B16)
     cu = (0, 17, 17, 19, 20, 300)
     x = [r(1, 300, 48), r(48, 4), r(5, 48, 4)]
@@ -100,7 +100,7 @@ def streams():
     expect(all(map(torch.equal, got, want)), "a captured graph")
     got = both(x, lambda f, t: checkpoint(f, *t, use_reentrant=False))
     expect(all(map(torch.equal, got, want)), "checkpointed")
-    found = [None, None]                      # of two threads, each with its stream
+    found = [None, None]                      # by two threads with separate streams
 
     def work(i):
         mine = torch.cuda.Stream()

@@ -1,7 +1,7 @@
 #!/bin/sh
 # wrong_comm.sh -- checks that the judge rejects layers with wrong communication.
 #
-# Book: CONTRIBUTING.md, "How the judge works".  Checked by: HONEST, which passes.
+# Book: CONTRIBUTING.md, "How the judge works".  Checked by: layer HONEST, which must pass.
 # Usage: wrong_comm.sh BUILD. Ranks are threads, or are on two GPUs (NCCL=2) or one GPU
 # (NCCL=2 SHARED=1). STAGES= and FORMS= select stages and exchanges. Next: ../share_gpu.sh.
 B=$(cd "${1:-build}" && pwd) || exit 1
@@ -71,5 +71,5 @@ for stage in ${STAGES:-08 13 14 15 16}; do
         done
     done
 done
-echo "wrong_comm: $seen as they should be, $failed not"
+echo "wrong_comm: $seen verdicts as expected, $failed not"
 [ $failed -eq 0 ]

@@ -4,9 +4,9 @@
  * Book: chapter 20.  Checked by: make fuzz.
  * Next: ref/core/checked.c.
  *
- * The first input bytes select stage, model, pass and ranks. Then each pair of bytes
- * changes a valid call: an option or size, a missing array, or an index. With several
- * ranks each pair also selects the rank whose call changes. */
+ * The first input bytes select stage, model, pass and ranks. Then groups of bytes
+ * change a valid call. Three bytes select an option or size, a rank and a value. Four
+ * bytes select an array and a rank, and set the array to NULL or change an index. */
 #include "tests/made_call.h"
 #include "tests/must.h"
 

@@ -18,7 +18,7 @@ static uint64_t seed = 88172645463325252u;
 
 static uint64_t next(void) { return random_bits(&seed); }
 
-/* Sets, flips, increments or decrements a few bytes, or truncates the input. */
+/* Sets, flips, increments, decrements or copies bytes, and may truncate the input. */
 static size_t change(uint8_t *x, size_t n)
 {
     for (uint64_t k = next() % 6 + 1; k && n; k--) {

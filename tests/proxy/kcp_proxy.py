@@ -30,8 +30,8 @@ import sys
 import tempfile
 
 LIST = "tests/proxy/threads_alone.tsv"
-# For each file, how many fences can be removed without this program noticing: a barrier for
-# threads follows the write to shared memory, and another warp issues the overwriting load.
+# Fences per file whose removal gives no new pair, because a barrier for threads follows the
+# write to shared memory, and another warp issues the load that overwrites the bytes.
 UNSEEN = {"cuda/17_ladder/v8_tma_sm90.cu": 1,
           "cuda/18_hopper/backward/finish_gdn_sm90.cu": 2}
 # The kind of an instruction is the first pattern that matches the instruction's beginning.
@@ -54,7 +54,7 @@ class Step:
     def __init__(self, kind, conditional, targets, place):
         self.kind, self.conditional = kind, conditional
         self.targets, self.place = targets, place
-        self.source = None               # a write that no SYNCS has followed
+        self.source = None               # a write that no fence or SYNCS has followed
         self.unfenced = 0                # a bit per write, by its number in the kernel
 
 
@@ -70,8 +70,8 @@ def read_step(text, place):
 
 
 def leaves(s, i):
-    """Returns the write that still has no fence after step i, or None. After a fence or
-    SYNCS, returns None."""
+    """Returns a write that no fence or barrier (SYNCS) has followed up to step i, or
+    None."""
     if s.kind == "WRITES":
         return i
     if s.kind in ("FENCES", "SYNCS"):
@@ -172,7 +172,7 @@ def pairs(tree, files):
 
 
 def objects_of(build):
-    """Returns PTX files whose source exists. An old build may have others too."""
+    """Returns PTX files whose source exists. An old build may have more PTX files."""
     found = glob.glob(build + "/ptx/**/*.ptx", recursive=True)
     return sorted(p for p in found
                   if os.path.exists(os.path.relpath(p, build + "/ptx")[:-4] + ".cu"))
@@ -251,7 +251,7 @@ def main():
         print(f"kcp_proxy.py: {LIST}: no kernel has: {pair}")
     if found != known:
         return 1
-    print(f"kcp_proxy.py: {len(files)} objects: {len(found)} places, all of them known")
+    print(f"kcp_proxy.py: {len(files)} objects: {len(found)} pairs of places, all known")
     return plant(o.build, known) if o.plant else 0
 
 
