@@ -97,10 +97,10 @@ check 1 ', 1 failed' mine:silent --case "$few" --limit 1
 grep -q 'in 1 s' out || stop "a function that hangs: $(tail -2 out)"
 
 # ---- a failure prints the words of the case; an exception is printed once
-check 1 'first off at' mine:wrong --seed 3 --case "$few"
+check 1 'first wrong at' mine:wrong --seed 3 --case "$few"
 words=$(sed -n "s/^ *--case '\(.*\)'$/\1/p" out)
 grep FAIL out | sed 's/.*h_back rank/rank/' >first
-check 1 'first off at' mine:wrong --seed 3 --case "$words"
+check 1 'first wrong at' mine:wrong --seed 3 --case "$words"
 grep -qF "$(cat first)" out || stop "the printed case fails differently: $(cat out)"
 check 1 'and 5 more.*KeyError' mine:raises --case "$few"
 [ "$(grep -c 'mine.py", line' out)" = 1 ] && [ "$(grep -c . out)" -le 6 ] ||

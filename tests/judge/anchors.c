@@ -3,10 +3,10 @@
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_cases.c.
  * Next: case_text.c, which parses the words of the table.
  *
- * Random cases combine properties only by chance. Anchors always contain: states that
- * do not decay over four or more ranks, in every form and model; several chunks,
- * several heads and initial states at each tensor-core size; nearly equal (alike) keys;
- * alternating gates; rows of zeros; no optional inputs. */
+ * Random cases combine properties only by chance. The anchors include cases of every
+ * form and model with states that do not decay over four or more ranks; of each
+ * tensor-core size with several chunks, several heads and initial states; with nearly
+ * equal (alike) keys, alternating gates or rows of zeros; without optional inputs. */
 #include "judge.h"
 
 #include <stdlib.h>
@@ -105,7 +105,7 @@ static void add_empty_rank(struct anchors *a)
         k->cuts[r] = (r - (r > R / 2)) * k->call.T / (R - 1);
 }
 
-/* Adds the cases of a row of anchors.def: one per word of its longest list {a|b|c}. */
+/* Adds the cases of a row of anchors.def once per alternative of its longest list. */
 static void add_cases(struct anchors *a, const char *text)
 {
     char chosen[2000], *rest;

@@ -1,24 +1,24 @@
-/* bits.c -- checks that no output bit depends on other sequences or number of ranks.
+/* bits.c -- checks that no output bit depends on other sequences or the rank count.
  *
  * Book: chapters 06, 08, 13, 15, 16.  Checked by: itself: the outputs of the NaN
  * sequence must change.  Next: ../08_forward/graph.c.
  *
- * Check `alone` fills one sequence with NaN and requires that no bit of the other
+ * The check `alone` fills one sequence with NaN and requires that no bit of the other
  * sequences' outputs changes. The rows after a partial chunk belong to the next
  * sequence. A kernel that loads these rows and multiplies them by 0 is correct only if
- * they are finite, because 0 times NaN is NaN. Check `canonical` cuts segments at fixed
- * token numbers and requires equal bits on 1, 2, 3, 4 and 8 ranks, in the forms
- * (exchange algorithms) that compose maps in token order. tests/13, 15 and 16 run both
- * checks on references. */
+ * they are finite, because 0 times NaN is NaN. The check `canonical` cuts segments at
+ * fixed token numbers and requires equal bits on 1, 2, 3, 4, 7 and 8 ranks, in the
+ * forms (exchange algorithms) that compose maps in token order. tests/13, 14, 15 and 16
+ * run this check on references. */
 #include "trial.h"
 
 #include <math.h>
 #include <string.h>
 
-/* Counts the bytes in which output o differs from another run's output `to`, from row
- * `first` of `to` on. Adds the bytes of sequence `bad` to bytes[1], other bytes to
- * bytes[0]. If k is NULL, adds all bytes to bytes[0]. Skips states that other ranks own
- * (NaN in o->want). */
+/* Compares output o with another run's output `to`, whose row `first` matches row 0 of
+ * o. Adds the number of different bytes of sequence `bad` to bytes[1], and of other
+ * sequences to bytes[0]. If k is NULL, adds all to bytes[0]. Skips states that other
+ * ranks own (NaN in o->want). */
 static void count_bytes(const struct buffer *o, const struct buffer *to, int64_t first,
                         const struct kcase *k, int bad, int64_t bytes[2])
 {
@@ -60,8 +60,8 @@ static void fill_nan(struct tensor_set *to, const struct tensor_set *from,
     }
 }
 
-/* Fills one sequence at a time with NaN. Counts the output bytes that change: in the
- * NaN sequence in bytes[1], in the other sequences in bytes[0]. */
+/* Fills one sequence at a time with NaN. Adds the number of output bytes that change to
+ * bytes[1] for the NaN sequence, and to bytes[0] for the other sequences. */
 static int run_alone(const struct kcp_variant *v, const struct kcp_stage *s,
                      const struct memory *mem, const struct kcase *k,
                      enum kcp_pass pass, int64_t bytes[2], char *why, size_t n)
@@ -108,7 +108,7 @@ static int alone_pass(struct kcp_report *rep, const struct kcp_variant *v,
 
 /* Requires that runs x and `to` have equal output bits. Run `to` has one rank, or as
  * many as run x. If two runs on a GPU differ in option `save`, skips the outputs of the
- * forward that stage 13 runs first, because these may be different kernels. */
+ * forward that stage 13 runs first, because the forwards may be different kernels. */
 static void compare(struct kcp_report *rep, const struct trial *x,
                     const struct trial *to, const char *words)
 {
@@ -297,8 +297,8 @@ int bits_of_variant(struct kcp_report *rep, const struct kcp_variant *v,
     return status;
 }
 
-/* If is_canonical is 1, runs check `canonical` on the stage's kernels. Otherwise runs
- * check `alone` on all variants of the stage except mutants. */
+/* If is_canonical is 1, runs the check `canonical` on the stage's kernels. Otherwise
+ * runs the check `alone` on all variants of the stage except mutants. */
 static int judge_stage(struct kcp_report *rep, const char *stage, int is_canonical)
 {
     const struct kcp_variant *v[256];

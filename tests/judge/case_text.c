@@ -1,5 +1,4 @@
-/* case_text.c -- converts cases to text, which the judge prints for failures, and
- * back.
+/* case_text.c -- converts cases to text, as failures print them, and text to cases.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_cases.c.
  * Next: check.c. */
@@ -30,7 +29,7 @@ numbers[] = {
     NUMBER("strip=", call.strip_chunks, 0, 64, 0),
     NUMBER("blocks=", call.blocks, 0, 64, 0), NUMBER("part=", call.part, 0, 3, 0),
     NUMBER("masks=", masks, 0, 3, 0), NUMBER("L=", L, 1, INT32_MAX, 0),
-    NUMBER("id=", id, 0, 99999, 0),       /* id selects ranges, streams, layers */
+    NUMBER("id=", id, 0, 99999, 0),       /* also selects e.g. a CUDA stream */
     NUMBER("seed=", seed, 0, INT64_MAX, -1) };
 /* Enums. case_print writes `word` (may be empty) and then the value's name. */
 static const struct { const char *word; size_t at; const char *const *name; int n; }

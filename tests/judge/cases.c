@@ -5,8 +5,8 @@
  *
  * An axis is a property of a case that can expose an error: lengths, number of ranks,
  * form (exchange algorithm). The short list contains every value of every axis, and all
- * pairs of regime (decay of states), ranks and form. The full list contains all pairs
- * of all axes. Drawing ends when 60 random cases add no value or pair. */
+ * pairs of a few axes, e.g. of ranks and form. The full list contains all pairs of all
+ * axes. Drawing ends when 60 random cases add no value or pair. */
 #include "judge.h"
 #include <stdlib.h>
 #include <string.h>

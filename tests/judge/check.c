@@ -45,7 +45,7 @@ static enum tolerance row_of(const struct slice *s, int is_M)
 /* Returns the limit for alike (nearly equal) keys, which make I + L ill-conditioned. If
  * keys are equal, rounding the inputs to bf16 changes dv, da (DPLR), domega (GDN-2) and
  * dbeta_base (chapter 15) by 1e-2. So these limits rise at cosines over 0.9. The limit
- * of DPLR's db rises at 0.9: rounding changes db by 2e-3, v2_tiles by 1.4e-2. */
+ * of DPLR's db rises at 0.9: v2_tiles has an error of 1.4e-2, rounding one of 2e-3. */
 static double alike_limit(const struct slice *s, double limit, int twice)
 {
     const char *f = s->field->name;
@@ -288,7 +288,7 @@ static double conditioned(const struct slice *s, const struct view *v, int64_t h
                                    v->outer, h));
         limit = fmax(tol, times_moved(s) * by / size);
         limit = fmin(limit * by_chance(v->outer * v->inner), most);
-        if (err <= 0.9 * limit) break;            /* more draws raise the limit */
+        if (err <= 0.9 * limit) break;            /* more draws only raise it */
     }
     return limit;
 }

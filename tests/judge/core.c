@@ -44,8 +44,8 @@ static void move_to_front(int i)
     order.at[0] = at;
 }
 
-/* Returns the index of the first case in which the mutant's error exceeds the limit.
- * Returns -1 if no case does so or the mutant first fails otherwise (e.g. crashes). */
+/* Returns the index of the first case in which the mutant's error exceeds the limit, or
+ * -1 if no case does or an earlier case fails in another way, e.g. by a crash. */
 static int rejected_by(struct isolated *x, int n, enum kcp_storage judged,
                        struct verdict *t)
 {

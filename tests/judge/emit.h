@@ -23,7 +23,7 @@ void emit_dims(const struct kcp_field *f, const struct kcp_call *c,
 /* outputs_keep writes a file, outputs_against compares with it. Both run each stage's
  * reference and host variants in this process on fifty random cases (ten with
  * o->quick). Exit status 0: written, or no bit changed; 1: a status changed, or an
- * output by over ten times its limit; 2: unusable file; 3: smaller changes. */
+ * output changed by over ten limits; 2: unusable file; 3: smaller changes. */
 int outputs_keep(const char *path, const struct options *o);
 int outputs_against(const char *path, const struct options *o);
 

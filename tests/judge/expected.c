@@ -316,7 +316,7 @@ static void cache_begin(const struct kcp_stage *s, enum kcp_storage judged)
     cache.n = n;
 }
 
-/* ---- expected outputs of a list of cases, computed on all cores */
+/* ---- expected outputs of a list of cases, computed on at most eight cores */
 static struct {
     const struct kcp_stage *s;
     const struct kcase *list;

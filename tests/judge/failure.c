@@ -120,7 +120,7 @@ void worst_text(const struct worst *w, int has_rank, char *text, size_t n)
     if (is_unwritten(w->got)) snprintf(got, sizeof got, "was never written");
     if (is_unwritten(w->want)) snprintf(want, sizeof want, "must stay unwritten");
     snprintf(text, n, "%s%s head %d: error %.2e > %.1e; worst at %s%s: it %s, %s; "
-             "first off at %s", w->field, rank, w->head, w->err, w->tol, w->field,
+             "first wrong at %s", w->field, rank, w->head, w->err, w->tol, w->field,
              w->where, got, want, w->first);
 }
 

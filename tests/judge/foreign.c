@@ -3,7 +3,7 @@
  * Book: CONTRIBUTING.md, "Kernels written elsewhere".  Checked by: tests/cli/cli.sh.
  * Next: main.c.
  *
- * A file na.txt in a case's directory means that the program cannot run the case. */
+ * A file na.txt in a pass's directory means that the program cannot run this pass. */
 #include "emit.h"
 #include "base/npy.h"
 #include "trial.h"

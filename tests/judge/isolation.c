@@ -27,7 +27,7 @@ int isolation_off;
 static struct isolated *runner;                /* NULL: trials run in this process */
 
 /* ---- memory shared by both processes. Images are allocated one after another. When
- * the last image is freed, all memory is released. */
+ * the last image is freed, all memory except 64 MiB is returned to the system. */
 static const size_t SHARED = (size_t)64 << 30, KEPT = 64 << 20;
 static struct { char *base; size_t used; int images; } shared;
 
@@ -112,7 +112,7 @@ static void run_request(const struct request *q, struct trial *t, struct kcp_pla
     }
     for (int r = 0; r < t->R; r++) {
         struct rank_args *s = &t->rank[r];
-        for (int i = 0; i < s->n; i++) {      /* rank_args_check swaps image and back */
+        for (int i = 0; i < s->n; i++) {      /* rank_args_check swaps the two */
             s->buffer[i].image = q->rank[r].buffer[i].image;
             s->buffer[i].back = q->rank[r].buffer[i].back;
         }
@@ -146,7 +146,7 @@ static _Noreturn void serve(const struct isolated *x, int fd)
         if (process_send(fd, &out, sizeof out)) break;
     }
     ranks_close();
-    _exit(0);              /* no leak check here; make sanitize-host uses --here */
+    _exit(0);              /* skips the leak check, which needs --here */
 }
 
 int isolated_runs_trials(void) { return runner != NULL; }

@@ -70,9 +70,9 @@ int process_ask(void (*body)(const void *arg, void *to), const void *arg, void *
                 size_t bytes, double seconds, char *why, size_t n);
 
 /* ---- failures (failure.c) */
-/* Turns n/a into a failure if the variant's record (`shapes`) promises a result: in
- * every case if the record begins with "any". A built-in variant must return n/a in
- * both passes or in none, unless its record begins with "forward;" or "backward;". */
+/* Turns n/a into a failure if the variant's record (`shapes`) excludes n/a. A record
+ * that begins with "any" excludes n/a. A built-in variant must return n/a in both
+ * passes or in none, unless its record begins with "forward;" or "backward;". */
 void apply_record(const struct kcp_variant *v, int is_object, struct verdict *t);
 /* Prints the failure of list[i]: the wrong tensor, its error, its worst element, and
  * a command that repeats the failure. */

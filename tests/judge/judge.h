@@ -57,8 +57,8 @@ struct kcase {
 extern const char *const regime_name[], *const model_name[], *const storage_name[];
 extern const char *const gate_name[], *const beta_name[];
 /* Draws a list of *n cases of a stage, which the caller frees. The list covers every
- * value of each axis (property), and all pairs of regime, number of ranks and exchange
- * form; with `full`, all pairs of all axes. With `wide`, K and V are 64 or 128 and C =
+ * value of each axis (property), and all pairs of a few axes, e.g. number of ranks and
+ * exchange form; with `full`, of all axes. With `wide`, K and V are 64 or 128 and C =
  * 64, the sizes of tensor-core kernels. If ranks > 0, R = ranks. */
 struct kcase *cases_make(const struct kcp_stage *s, int full, int wide, uint64_t seed,
                          int ranks, int *n);
@@ -96,9 +96,9 @@ double rms_apart(const double *a, const double *b, int64_t n);
 /* Returns rms_apart of tensor `name` in the two sets, or NaN if the sizes differ. */
 double tensors_apart(const struct tensor_set *a, const struct tensor_set *b,
                      const char *name);
-/* Runs the references of stages 02 to 11 that precede `end` in pass `pass` (if `end` is
- * 17, those before 04; if 07 or 12, all). If the case's part is KCP_REVERSE, also runs
- * `end`, whose part KCP_LOCAL writes what KCP_REVERSE reads. */
+/* Runs the references of stages 02 to 11 that precede `end` in pass `pass`. If `end` is
+ * 17, runs those before 04; if 07 or 12, all. If the case's part is KCP_REVERSE, also
+ * runs `end`, whose part KCP_LOCAL writes what KCP_REVERSE reads. */
 int  pipeline_chunks(struct tensor_set *b, const struct kcase *k,
                      const struct kcp_stage *end, enum kcp_pass pass);
 /* Changes each number, like one more rounding, by up to half a unit in the last
@@ -110,8 +110,8 @@ void tensor_disturb(struct tensor *t, const struct kcase *k, enum kcp_storage st
 void pipeline_disturb(struct tensor_set *b, const struct kcase *k,
                       const struct kcp_stage *s, enum kcp_pass pass,
                       enum kcp_storage storage);
-/* Computes a layer's outputs on one rank with the chapters' references, and rounds
- * the outputs of each chapter. */
+/* Computes a layer's outputs on one rank with the chapters' references, and applies
+ * tensor_disturb to the outputs of each chapter. */
 int  pipeline_disturbed(struct tensor_set *b, const struct kcase *k,
                         enum kcp_storage storage);
 int  pipeline_oracle(struct tensor_set *b, const struct kcase *k, int backward);

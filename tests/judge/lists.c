@@ -5,8 +5,8 @@
  *
  * A path is a row of table ref/core/paths.def: a kernel and its condition. Random cases
  * reach rows by chance. If no case of a kernel's list reaches a row, further cases are
- * tried from small to large until one does. For example, only many heads reach a scan
- * of 128 columns. The first case that reaches a row runs twice. */
+ * tried from small to large until one does. For example, only cases with many heads
+ * reach a scan of 128 columns. The first case that reaches a row runs twice. */
 #include "paths.h"
 
 #include <stdlib.h>
@@ -134,7 +134,7 @@ static struct kcase *cases_for_paths(const struct kcp_stage *s, const char *kern
     return list;
 }
 
-/* Puts the last `few` cases after case 0. Kernels without case 0 begin with them. */
+/* Puts the last `few` cases after case 0, for kernels that do not support case 0. */
 static void put_second(struct kcase *list, int n, int few)
 {
     struct kcase last[FIRST_WIDE];

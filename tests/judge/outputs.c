@@ -165,7 +165,7 @@ static int outputs_all(struct outputs *w, const struct options *o)
 
 static int unopened(const char *path)
 {
-    fprintf(stderr, "kcp-check: %s: cannot open, expected a file of --keep\n", path);
+    fprintf(stderr, "kcp-check: %s: cannot open this file of --keep outputs\n", path);
     return 2;
 }
 

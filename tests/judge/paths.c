@@ -32,9 +32,9 @@ static int add_taken(const struct kcp_query *q, const struct kcp_path **out, int
     return n;
 }
 
-/* A forward runs before each backward. Returns 1 if the table of paths selects this
- * forward (even ids), or 0 if the forward's name is the backward's (odd ids), because
- * users may call either. */
+/* A forward runs before each backward: for even ids (returns 1) the forward that the
+ * table of paths selects, for odd ids (returns 0) the forward with the backward's name.
+ * Both are tested because users may call either. */
 static int is_layer_of_all(int id) { return id % 2 == 0; }
 
 const struct kcp_variant *paths_forward_before(const struct kcp_variant *back,
@@ -203,7 +203,7 @@ const struct listed *paths_list(const char *stage, const char *kernel,
     return l;
 }
 
-/* Of a stage's cases for `kernel`, prints those that reach row p of the table of paths,
+/* Prints those of a stage's cases for `kernel` that reach row p of the table of paths,
  * e.g. "08/3,08/7". Returns the number of cases printed so far. */
 static int print_cases_of(const struct kcp_path *p, const char *stage,
                           const char *kernel, const struct kcp_device *d,

@@ -47,10 +47,10 @@ static void sum_parts(struct tensor_set *b, const struct kcp_call *c)
     add_parts(b, c, "ddt_bias", "HV KG", "ddt_part");
 }
 
-/* Fills the state at the start of each segment with the sequence's row of h0, or 0; in
- * backward, the gradient at the segment's end with the row of dht, or 0. If the case
- * treats the start (in backward, the end) as a cut, tensor `all` (h_in, dh_out) gets
- * random numbers, and tensor `own` (h_start, dh_end) gets 0. */
+/* Fills the state before each segment (in backward, the gradient after it). The first
+ * (last) segment of a sequence gets the sequence's row of h0 (dht), or 0. In other
+ * segments and, with uneven cuts, in the batch's first (last) segment, tensor `all`
+ * (h_in, dh_out) gets random numbers, and tensor `own` (h_start, dh_end) gets 0. */
 static void fill_states(struct tensor_set *b, const struct kcase *k,
                         const struct kcp_plan *p,
                         const struct kcp_call *c, const char *of_sequence,

@@ -56,7 +56,7 @@ static int puts_number(void *args)
     return status;
 }
 
-/* Adds `by` times number `at` of an input, which may be out of bounds, to output o. */
+/* Adds `by` times number `at` of an input to output o. `at` may be out of bounds. */
 static int reads_number(void *args)
 {
     const int status = reference(args);

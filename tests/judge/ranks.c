@@ -165,7 +165,7 @@ int ranks_open(const char *backend, int device, int *R)
     status = kcp_mpi_world(&host, why, sizeof why);
     if (!status && m) {
         apart = 1;
-        status = m->gpu(mpi.local) && m->gpu(0);       /* GPU 0 under share_gpu.sh */
+        status = m->gpu(mpi.local) && m->gpu(0);       /* else all share GPU 0 */
         if (status) snprintf(why, sizeof why, "no GPU for local rank %d", mpi.local);
         else status = kcp_nccl_over(&gpu, host, why, sizeof why);
     }

@@ -321,8 +321,8 @@ static int conditioned(struct kcp_report *rep)
     x = expected_03("alike=0.99", &p);
     const double first = moved_by(x, "w", 1), last = moved_by(x, "w", MOVED_DRAWS);
     EXPECT(rep, last > 1.5 * plain && last < 2e-2 && first < 0.6 * last,
-           "alike keys: w changes by %.1e, after one draw by %.1e; expected %.1e to "
-           "2e-2, after one draw under 0.6 of it", last, first, 1.5 * plain);
+           "alike keys: w changes by %.1e (one draw: %.1e), expected %.1e to 2e-2 (one "
+           "draw: under 0.6 times the change)", last, first, 1.5 * plain);
     kcp_plan_free(p);
     return KCP_OK;
 }

@@ -1,9 +1,9 @@
 /* self_trials.c -- tests that each plant (a wrong variant) gets the right verdict.
  *
- * Book: CONTRIBUTING.md, "How the judge works".  Checked by: itself: right rows pass.
+ * Book: CONTRIBUTING.md, "How the judge works".  Checked by: itself.
  * Next: self_lists.c.
  *
- * Each plant runs twice: in host memory, and in memory marked as GPU memory, where all
+ * Most plants run twice: in host memory, and in memory marked as GPU memory, where all
  * arrays of a rank are in one allocation. */
 #include "plants.h"
 

@@ -1,7 +1,7 @@
 /* trial.h -- a trial: R ranks, each with arguments and buffers.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_trials.c.
- * Next: rank_args.c fills a rank, trial.c runs them, expected.c, verdict.c judges. */
+ * Next: rank_args.c (fills a rank), trial.c (runs ranks), expected.c, verdict.c. */
 #ifndef KCP_TRIAL_H
 #define KCP_TRIAL_H
 
@@ -81,8 +81,8 @@ struct expected {
 const struct expected *expected_of(const struct kcp_stage *s, const struct kcase *k,
                                    enum kcp_pass pass, enum kcp_storage judged,
                                    const struct kcp_plan *p);
-/* Computes expected outputs of a list of cases on all cores, until the cache is
- * full. */
+/* Computes expected outputs of a list of cases on at most eight cores, until the cache
+ * is full. */
 void expected_ahead(const struct kcp_stage *s, const struct kcase *list, int n,
                     enum kcp_storage judged);
 /* Implements `moved` of struct slice (judge.h) for expected_of's last case. */

@@ -132,7 +132,7 @@ int case_repeats = 1;
 static const int64_t LARGE_STATES = 1 << 22;
 
 /* The current list of cases, and the number of its cases that ran in each pass. `seed`
- * is a case's seed minus the case's id, a number that all cases of a list share. */
+ * is a case's seed minus the case's id, and equal for all cases of a list. */
 static struct list_run {
     const struct kcp_stage *stage;
     int (*run)(void *);

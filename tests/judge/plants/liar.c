@@ -1,4 +1,4 @@
-/* liar.c -- variants of stage 07 that crash, hang or violate a record: -DLIE=name.
+/* liar.c -- variants of stage 07 that crash, hang or violate their record: -DLIE=name.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/cli/lies.sh: HONEST
  * passes, each other one fails.  Next: tests/judge/isolation.c. */
