@@ -5,7 +5,7 @@
  *
  * Tensors are dense and row major, with the token as the first index. A stage works on
  * segments, which are runs of tokens of one sequence on one rank (chapter 06). The
- * caller owns every array. No function keeps a pointer after its return. */
+ * caller owns every array. */
 #ifndef KCP_H
 #define KCP_H
 
@@ -35,7 +35,7 @@ const char *kcp_version(void);
 
 /* Returns the reason of the last failure on this thread, e.g. "03_wy: HV: found 3,
  * expected a multiple of H, which is 2", or "" if only the status is known. The text is
- * valid until the next call that fails. */
+ * valid until this thread calls another function of the library. */
 const char *kcp_why(void);
 /* Sets the function that receives notices, one line per call, from any thread. NULL,
  * the default, drops notices. A notice is not a failure. For example, a notice says
@@ -93,13 +93,13 @@ struct kcp_field {
 #include "stages.h"
 
 /* ---- chapter 06: the plan
- * A plan is a table of segments and their owners. A plan depends only on cu_seqlens, R,
- * the owners of ranges, and L. A rank may own any ranges of tokens. By default, rank r
- * owns the r-th of R contiguous ranges. The table lists a rank's segments one after
- * another, in token order, and the rank's shard has their rows in the same order. In a
- * *classic* plan (L = 0), a segment is the part of a sequence in one range. In a
+ * A plan is a table of segments and their owners. The tokens are divided into ranges,
+ * and a rank may own any ranges. By default, rank r owns the r-th of R ranges. A plan's
+ * segments depend only on cu_seqlens, R, the ranges, their owners, and L. The table has
+ * a rank's segments in token order, and the rank's shard has their rows in this order.
+ * In a *classic* plan (L = 0), a segment is the part of a sequence in one range. In a
  * *canonical* plan (L > 0), segments are cut at multiples of L tokens from the start of
- * their sequence, and each boundary of a range moves down to such a cut. The *shard
+ * their sequence, and boundaries of ranges move back to the last such cut. The *shard
  * order* of tokens is the concatenation of the shards, rank 0 first. In a contiguous
  * plan, the shard order is the token order. */
 //> segment
@@ -118,7 +118,7 @@ struct kcp_segment {
  * is_first_rank and the pre_ members describe the rank's first segment. is_last_rank
  * and post_num_ranks describe the last segment. If a rank owns several ranges,
  * pre_num_ranks and post_num_ranks count how often the owner changes along the
- * sequence. Then cu_seqlens has one entry per run of consecutive tokens. */
+ * sequence, and cu_seqlens lists runs of consecutive tokens, not sequences. */
 struct kcp_context {
     int64_t begin, end;        /* the rank's rows, in shard order */
     int seg0, NS, NC;          /* index of first segment; number of segments, chunks */
@@ -155,10 +155,10 @@ struct kcp_plan {
 struct kcp_owners { int B; int64_t *bound; int *owner; };
 
 /* Allocates a table of owners of a kind that softmax attention uses. KCP_ZIGZAG cuts
- * each sequence into 2 R ranges at floor(i len / 2R). Rank r owns ranges r and 2R-1-r,
- * so that a causal mask gives all ranks the same work. KCP_STRIPED cuts each sequence
- * into stripes of `stripe` tokens. Rank i mod R owns stripe i. If the result is
- * KCP_BAD, *why is the reason. */
+ * each sequence of n tokens into 2 R ranges. Range i begins at floor(i n / 2R). Rank r
+ * owns ranges r and 2R-1-r, so that a causal mask gives all ranks the same work.
+ * KCP_STRIPED cuts each sequence into stripes of `stripe` tokens. Rank i mod R owns
+ * stripe i. If the result is KCP_BAD, *why is the reason. */
 enum kcp_spread { KCP_CONTIGUOUS, KCP_ZIGZAG, KCP_STRIPED };
 int  kcp_owners_make(struct kcp_owners *owners, enum kcp_spread spread, int N,
                      const int64_t *cu_seqlens, int R, int64_t stripe,
@@ -200,10 +200,10 @@ int  kcp_plan_want(const struct kcp_plan *plan, int j, int backward);
  *
  * The block is in the caller's memory and starts with struct kcp_saved. Every tensor is
  * dense and begins at the offset item.at, a multiple of 64 bytes. To write tensor "q"
- * directly to the block, call kcp_saved_begin, then kcp_saved_at(saved, "q"). Blocks
- * contain q and k (not with KCP_SAVE_LIGHT), rstd_q, rstd_k, beta, Aqk, A and h_kept.
- * With reuse_M, they also contain `maps` (of this rank) and `kept` (maps of all ranks).
- * With KCP_SAVE_ALL, they also contain G, w, u, qg, kg, v_new and h. */
+ * directly to the block, call kcp_saved_begin, then kcp_saved_at(saved, "q"). Blocks of
+ * KCP_FORMAT_FACTORS contain q and k (not with KCP_SAVE_LIGHT), rstd_q, rstd_k, beta,
+ * Aqk, A and h_kept; with reuse_M `maps` (of this rank) and `kept` (maps of all ranks);
+ * with KCP_SAVE_ALL G, w, u, v_new, h, and for KDA qg and kg. */
 struct kcp_saved_item { char name[16]; uint64_t at, bytes; };
 struct kcp_saved {
     char magic[8], writer[40];         /* "ref" or the variant that wrote the block;
@@ -221,9 +221,9 @@ int    kcp_saved_states(const struct kcp_call *a);           /* rows of h_kept *
 int    kcp_saved_begin(void *saved, size_t bytes, const struct kcp_call *a,
                        const char *writer, size_t actv, size_t acc);
 void  *kcp_saved_at(const void *saved, const char *name);
-/* The next two functions handle any format. kcp_saved_bytes and kcp_saved_begin handle
- * only KCP_FORMAT_FACTORS, which the references write and read. kcp_saved_layout_of
- * returns KCP_BAD if there is no such format. */
+/* kcp_saved_bytes and kcp_saved_begin handle only KCP_FORMAT_FACTORS, the references'
+ * format. For any format, kcp_saved_layout_of fills in a block's header, and
+ * kcp_saved_check_of checks that a block belongs to call `a`. */
 enum { KCP_FORMAT_FACTORS = 1, KCP_FORMAT_CHUNKS, KCP_FORMAT_STEPS };
 int    kcp_saved_layout_of(struct kcp_saved *s, const struct kcp_call *a, int format,
                            const char *writer, size_t actv, size_t acc);

@@ -15,9 +15,9 @@ extern "C" {
 #endif
 #pragma GCC visibility push(default)
 
-/* R: number of ranks; r: this rank; launcher: name of the launcher. Without a launcher
- * R is 1, launcher is NULL, and MPI is not initialized. local: the rank among the
- * processes of this machine, for selecting a GPU. */
+/* R: number of ranks; r: this rank; local: this rank's number among the processes of
+ * this machine, for selecting a GPU; launcher: the launcher's name. Without a launcher,
+ * MPI is not initialized, R is 1, and launcher is NULL. */
 struct kcp_mpi { int R, r, local; const char *launcher; };
 /* Calls MPI_Init_thread if a launcher's environment variables are set. Returns
  * KCP_BAD if a launcher started several processes but this library was built without

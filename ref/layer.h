@@ -5,10 +5,10 @@
  *
  * The caller owns all arrays, the workspace, saved block, plan, comm and stream. On
  * a GPU every array of an args struct is in GPU memory (plan, comm and ops are host
- * structs). A call puts work on args->stream and returns. A call allocates nothing.
- * A call waits (inside comm) only if ranks share a GPU. So a CUDA graph may capture
- * a call. The storage of ACTV arrays (kcp.h) is layer->storage. ACC arrays are fp32,
- * or double if layer->storage is KCP_F64. No function prints or exits. */
+ * structs). A call puts work on args->stream, allocates nothing and returns, so a CUDA
+ * graph may capture the call. comm waits only if ranks share a GPU, or to compare new
+ * options of all ranks outside of a capture. ACTV arrays (kcp.h) have layer->storage,
+ * ACC arrays are double if that is KCP_F64, else fp32. No function prints or exits. */
 #ifndef KCP_LAYER_H
 #define KCP_LAYER_H
 
@@ -20,10 +20,10 @@ extern "C" {
 
 #pragma GCC visibility push(default)
 
-/* A layer selects kernels in the table of paths (ref/core/paths.def, printed by
- * kcp-check --paths). Each variant below gives the row where the search starts. From
- * there on, a call runs the first row (path) that supports the call. `forward` and
- * `backward` must use the same format of the saved block. */
+/* The table of paths (ref/core/paths.def, printed by kcp-check --paths) lists kernels,
+ * best first. A call starts at the first row of its variant in this struct, and runs
+ * the kernel of the first row (path) from there on that supports the call. `forward`
+ * and `backward` must use the same format of the saved block. */
 struct kcp_layer {
     enum kcp_storage storage;
     enum kcp_where where;
@@ -34,9 +34,9 @@ struct kcp_layer {
 
 /* Sets the layer to the references of chapters 08 and 13 to 16: double, on the host. */
 void kcp_layer_ref(struct kcp_layer *layer);
-/* Sets the layer to the GPU kernels of a storage (KCP_BF16 or KCP_F32). For forward and
- * backward, the search starts at the first row of kernel `name` ("v1_stages"), or at
- * the first row of the table if `name` is NULL. Conv, family and scan search all rows.
+/* Sets the layer to the GPU kernels of a storage (KCP_BF16 or KCP_F32). Forward and
+ * backward search the table of paths from the first row of kernel `name` ("v1_stages")
+ * on. If `name` is NULL, and for the other stages, a call searches the whole table.
  * Needs no GPU. Returns KCP_NA if built without CUDA. If `name` is unknown, returns
  * KCP_BAD, and `why` (may be NULL) lists the names. */
 int  kcp_layer_gpu(struct kcp_layer *layer, enum kcp_storage storage,
@@ -50,8 +50,8 @@ void kcp_layer_call(const struct kcp_layer *layer, struct kcp_call *call,
                     const struct kcp_plan *plan, struct kcp_comm *comm);
 
 /* These functions return the bytes of the saved block or of a workspace, or 0 if no
- * memory is needed or the plan is missing. Other arrays may be NULL, but a->saved (for
- * a convolution also x0, dxt, dweight, dbias) must be NULL if and only if it is NULL in
+ * memory is needed, or if a size or the plan is wrong. Arrays may be NULL, but a->saved
+ * (for a convolution also x0, dxt, dweight, dbias) must be NULL if and only if NULL in
  * the later call. Layers that run one after another on one stream may share a
  * workspace, but each layer needs a separate saved block until its backward has run. */
 size_t kcp_layer_saved(const struct kcp_layer *layer, const struct kcp_call *call);
@@ -111,8 +111,8 @@ const char *kcp_layer_path(const struct kcp_layer *layer, const void *args,
 /* ---- variants linked into this program or library
  *
  * Writes up to `max` variants of `stage` ("05", "5" or "05_affine"; NULL: all) named
- * `name` (NULL: all) to `out`, sorted by stage, then by name, mutants first. Names
- * start with v1, v2 ..., so a stage's last variant is the newest. Returns the count. */
+ * `name` (NULL: all) to `out`, and returns their number. For each stage, first come the
+ * mutants, then the others by name (v1..., v2...), so the last one is the newest. */
 int kcp_variants(const char *stage, const char *name, const struct kcp_variant **out,
                  int max);
 const struct kcp_stage *kcp_stage_find(const char *name);  /* NULL: none */

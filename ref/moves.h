@@ -1,6 +1,6 @@
 /* moves.h -- the table of functions by which the references call comm/.
  *
- * Book: chapter 07.  Checked by: every stage over ranks; tests/cli/house.sh, the calls.
+ * Book: chapter 07.  Checked by: every stage over ranks; tests/cli/house.sh.
  * Next: comm/form/exchange.c, which has the table. */
 #ifndef KCP_MOVES_H
 #define KCP_MOVES_H

@@ -24,7 +24,7 @@ struct option_row {
     const char *name;          /* "--ranks"; two options may set one member */
     enum option_kind kind;
     size_t at;                 /* offset of the member to set */
-    const char *expects;       /* accepted values; INT, WHOLE: may be NULL */
+    const char *expects;       /* text of the accepted values; NULL: low to high */
     double low, high;
 };
 

@@ -3,15 +3,15 @@
  * Book: chapter 20.
  * Checked by: tests/08_forward/agree.c, tests/cli/mpi.sh.  Next: layer.c.
  *
- * Each rank sends a digest of its plan, its sizes and its options as one row of
- * numbers. All ranks compare all rows and return the same status, so the communicator
- * stays usable. */
+ * Each rank sends one row of numbers: its sizes and options, and a digest of its plan.
+ * All ranks compare all rows and return the same status, so the communicator stays
+ * usable. */
 #include "checked.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* The row that a rank sends has the values of kcp_members, then these numbers. */
+/* A rank's row contains the values of kcp_members, then these numbers. */
 enum { STAGE, CU, CUTS, L, ARRAYS, PLAN, MORE, WORDS = KCP_MOST_MEMBERS + MORE };
 static const char *const more[] = { "stage", "cu_seqlens", "cuts", "L",
                                     "arrays that may be NULL", "plan" };
@@ -43,8 +43,8 @@ uint64_t kcp_plan_digest(const struct kcp_plan *p)
 }
 
 /* ---- the row of a rank */
-/* Masks, gradients of parameters, x0 (rows before a sequence) and dxt must be given on
- * all ranks or on none. Returns one bit for each of these arrays that is given. */
+/* Masks (int32), optional outputs, and the inputs x0 and dxt of stage 14 must be given
+ * on all ranks or on none. Returns one bit for each of these arrays that is given. */
 static uint64_t arrays_given(const struct kcp_stage *s, const void *args)
 {
     uint64_t given = 0;

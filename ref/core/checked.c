@@ -171,8 +171,8 @@ static int check_comm(const struct kcp_stage *s, const struct kcp_call *c)
 {
     const int R = c->plan->R;
     if (R == 1 || (c->comm && c->comm->R == R && c->comm->r == c->r)) return KCP_OK;
-    return kcp_refuse(KCP_BAD, "%s: comm: expected a communicator of the plan's %d "
-                      "ranks in which this is rank %d", s->name, R, c->r);
+    return kcp_refuse(KCP_BAD, "%s: comm: expected a communicator of %d ranks, as in "
+                      "the plan, with r = %d", s->name, R, c->r);
 }
 
 int kcp_check_sizes(const char *stage, const struct kcp_call *c)
@@ -217,7 +217,7 @@ static int check_arrays(const struct kcp_stage *s, enum kcp_where where,
         const void *p = *(void *const *)((const char *)args + f->at);
         const int64_t n = field_used(f, c) ? kcp_field_numbers(c, f) : 0;
         if (n < 0)
-            return kcp_refuse(KCP_BAD, "%s: %s: an array of its shape [%s] is too "
+            return kcp_refuse(KCP_BAD, "%s: %s: an array of shape [%s] would be too "
                               "large", s->name, f->name, f->shape);
         const size_t width = f->store == KCP_I32 ? 4 : 8;
         if (p && n && where == KCP_HOST && (uintptr_t)p % width)

@@ -4,9 +4,9 @@
  * Book: chapter 08.  Checked by: tests/08_forward/layer.c, tests/08_forward/graph.c.
  * Next: book/examples/kda.c.
  *
- * For each stage, a layer names a kernel in the table of paths. From this kernel's
- * first row on, a call searches for the first row that supports the call, and runs its
- * kernel. This file finds errors in a call before the call puts work on the stream. */
+ * For each stage, a layer names a kernel of the table of paths. A call searches the
+ * table, from the first row of the named kernel downwards, for a row that supports the
+ * call, and runs that row's kernel. A call is checked before it queues work. */
 #include "checked.h"
 #include "paths.h"
 #include "ref.h"
@@ -148,9 +148,9 @@ static struct kcp_query query_of(const struct kcp_variant *v,
     return q;
 }
 
-/* Returns the format of the saved block that forward writes for this call, or 0 if no
- * row supports the call. args is NULL, or the args struct of stage 13, which reads the
- * block. */
+/* Returns the format of the saved block that forward writes for a call with these sizes
+ * and options, or 0 if no row supports the call. If `args` (of stage 13, the reader of
+ * the block) is not NULL, the row must also support the alignment of args' arrays. */
 static int format_left(const struct kcp_layer *layer, const struct kcp_call *call,
                        const void *args)
 {
@@ -180,7 +180,7 @@ size_t kcp_layer_saved(const struct kcp_layer *layer, const struct kcp_call *cal
 
 /* ---- the kernel of a call */
 
-/* Reports, once per path p, that p runs instead of a better path (text `why`). */
+/* Sends the notice `why`: path p runs instead of a better path. Once per path. */
 static void notice_once(const struct kcp_path *p, const char *why)
 {
     static unsigned char printed[256];
@@ -336,7 +336,7 @@ static int run_calls(const struct kcp_layer *layer, const struct kcp_variant *v,
     return status;
 }
 
-/* Checks n calls, compares the calls of all ranks, then runs for each call the first
+/* Checks n calls, compares the calls of all ranks, then runs each call with the first
  * row that supports the call. If n is 1, `saved` is the call's saved block or NULL. */
 static int run_layer(const struct kcp_layer *layer, const struct kcp_variant *v,
                      void *const *args, int n, const void *saved, size_t saved_bytes)

@@ -16,13 +16,13 @@
 
 /* Times of the fused forward in microseconds, measured at commit 88497b0, 2026-11-21.
  * FACTORS        factors of one chunk and value head, with one gate per channel
- * FACTORS_ROWS   part of the factors per chunk and query/key head, one gate per head
- * FACTORS_HEAD   part of the factors per chunk and value head, one gate per head
+ * FACTORS_ROWS   factors with one gate per head, share of one chunk and query/key head
+ * FACTORS_HEAD   factors with one gate per head, share of one chunk and value head
  * STEP_64        one step of the scan over 64 columns
  * STEP_128       one step of the scan over 128 columns
  * STEP_BESIDE    one step over 64 columns while other SMs compute factors
  * STEP_MAP       one step of the scan of a map
- * FOLD, LAUNCH   each further strip (part of a segment) to fold, each further launch */
+ * FOLD, LAUNCH   folding the map of one more strip (segment part); one more launch */
 #define KCP_FACTORS 0.0353
 #define KCP_FACTORS_ROWS 0.021
 #define KCP_FACTORS_HEAD 0.0022
@@ -33,9 +33,9 @@
 #define KCP_FOLD 4.5
 #define KCP_LAUNCH 13
 
-/* Times of a walk (split.h: computes a map while other SMs compute factors), in
- * microseconds, measured on two H200, 2026-11-23.
- * CHUNKS         fewest chunks per launch (with 64 the time was equal, with 32 longer)
+/* Times of a walk in microseconds, measured on two H200, 2026-11-23. A walk computes a
+ * segment's map while other SMs compute factors (split.h).
+ * CHUNKS         chunks per launch (64 took the same time, 32 took longer)
  * MAP, MAP_ROWS  one step of [h_ext | M]: one gate per channel, one gate per head
  * H, H_ROWS      one step of h_ext alone: one gate per channel, one gate per head
  * LAUNCH         each additional launch */
@@ -52,8 +52,8 @@
 #define KCP_STEP_M 1.0
 #define KCP_STEP_FOLD 5.0
 
-/* The kernel that folds the maps of strips has 8 columns per block if all segments and
- * heads together have at most 8 columns per SM, otherwise 16. */
+/* With K = 128, the kernel that folds the maps of strips has 8 columns per block if
+ * (segments per launch) HV V <= 8 SMs. Otherwise a block has 16 columns. */
 #define KCP_FOLD_COLUMNS 8
 
 #endif

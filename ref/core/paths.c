@@ -356,7 +356,7 @@ const struct kcp_path *kcp_path_find(const struct kcp_query *q,
         if (fits_arch(p, q->device) && (q->unlinked || linked(p))) {
             if (better && why) {
                 kcp_path_here(better, q->device, here, sizeof here);
-                snprintf(why, n, "%s: path %s is %s; the generic %s (%s) runs",
+                snprintf(why, n, "%s: path %s is %s; path %s (%s) runs instead",
                          p->stage, better->name, here, p->name, p->kernel);
             }
             return p;

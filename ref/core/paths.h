@@ -26,7 +26,7 @@ struct kcp_path {
     const char *kernel;            /* the variant's name */
     int format;                    /* format of the saved block; 0: none */
     const char *geometry;          /* "columns=64 chunks=1 ... 04=v2_warp" */
-    const char *within;            /* of a branch: its path's name; "": any path */
+    const char *within;            /* a branch's path; "": any path; NULL: no branch */
 };
 extern const struct kcp_path kcp_paths[];
 extern const int kcp_npaths;
@@ -61,9 +61,9 @@ struct kcp_query {
     int format;                    /* only rows of this format; 0: any */
     int unlinked;                  /* 1: also rows whose variant is not linked */
 };
-/* Returns the first row after row `after` (NULL: from the top) that supports the call.
- * If no row does, returns NULL and sets `why` (may be NULL) to the reason. Otherwise
- * sets `why` to "" or to the name of a better row that cannot run on this machine. */
+/* Returns the first row that supports the call. The search starts below `after` (NULL:
+ * at q's first row). If no row supports the call, returns NULL, and `why` (may be NULL)
+ * is the reason. Else `why` is "", or names a better row that cannot run here. */
 const struct kcp_path *kcp_path_find(const struct kcp_query *q,
                                      const struct kcp_path *after, char *why, size_t n);
 /* Returns 1 if the call of q runs this branch, a variant of a launch within a path.
@@ -90,8 +90,8 @@ const char *kcp_path_alias(const char *stage, const char *kernel);
 int kcp_path_word(const struct kcp_path *p, const char *key, char *out, size_t n);
 
 /* ---- facts: the variables in conditions of paths.def and in sizes of saved.def. The
- * first two lines are members of struct kcp_call. paths.def explains the other
- * facts. */
+ * first two lines are members of struct kcp_call. format to exchange are explained in
+ * saved.def, kda is 1 if the model is KDA, and paths.def explains all other facts. */
 #define KCP_FACTS(F)                                                                   \
     F(T) F(N) F(NS) F(NC) F(R) F(H) F(HV) F(K) F(V) F(C) F(KG) F(D) F(Wc) F(blocks)    \
     F(l2norm) F(reuse_M) F(shift) F(strip_chunks)                                      \

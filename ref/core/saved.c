@@ -96,9 +96,9 @@ static int64_t exchange_bytes(const struct kcp_call *a)
 }
 
 /* Fills the header of a block for this call: sizes, then name, offset and bytes of
- * every tensor. `writer` is used only in messages. actv and acc are the bytes per
- * number of storage ACTV and ACC. Returns KCP_BAD if the format is unknown or sizes are
- * invalid. If sizes are invalid, s->bytes is 0. */
+ * every tensor. `writer` is used only in messages. A number of an ACTV array has `actv`
+ * bytes, of an ACC array `acc` bytes. Returns KCP_BAD if the format is unknown or sizes
+ * are invalid. If sizes are invalid, s->bytes is 0. */
 int kcp_saved_layout_of(struct kcp_saved *s, const struct kcp_call *a, int format,
                         const char *writer, size_t actv, size_t acc)
 {
@@ -193,7 +193,7 @@ static int differs(const struct kcp_saved *s, const struct kcp_saved *want, char
 /* Checks that the block has this format and was saved for this call. The save mode and
  * reuse_M may differ from those of the call. Returns KCP_BAD if the block is missing or
  * too short, KCP_MISMATCH if the block has a wrong format or is from another call. On
- * each error `why` (may be NULL) has the value found and the value expected. */
+ * an error, writes the reason to `why`, which has n bytes (NULL if n is 0). */
 int kcp_saved_check_of(const void *saved, size_t bytes, const struct kcp_call *a,
                        int format, const char *reader, size_t actv, size_t acc,
                        char *why, size_t n)
@@ -217,7 +217,7 @@ int kcp_saved_check_of(const void *saved, size_t bytes, const struct kcp_call *a
     }
     if (s->format != format || s->format_version != kcp_format_version(format)) {
         snprintf(why, n,
-                 "saved block: format %d.%d, written by %.*s; %s reads %d.%d, %s",
+                 "saved block: found format %d.%d by %.*s, but %s reads %d.%d (%s)",
                  s->format, s->format_version, (int)sizeof s->writer, s->writer, reader,
                  format, kcp_format_version(format), kcp_format_name(format));
         return KCP_MISMATCH;

@@ -78,8 +78,8 @@ static inline int64_t kcp_strip_length(const struct kcp_context *x, int HV, int 
     return best;
 }
 
-/* Returns the tokens per strip of a program of stages, or 0 if segments are not cut (in
- * a canonical plan always). kcp_pieces returns the number of strips on this rank. */
+/* Returns the tokens per strip of a program of stages, or 0 if segments are not cut, as
+ * in every canonical plan. kcp_pieces returns the number of strips on this rank. */
 static inline int64_t kcp_piece_length(const struct kcp_call *a, int P)
 {
     const struct kcp_context *x = &a->plan->ctx[a->r];
@@ -100,9 +100,9 @@ static inline int64_t kcp_pieces(const struct kcp_call *a, int P)
  * per head (1 or K). `crossing` is the inverse of kcp_alone(). */
 struct kcp_cut { const struct kcp_context *x; int H, HV, KG, V, P, crossing; };
 
-/* Returns the number of blocks that scan `chains` chains. A chain is one value head of
- * one strip (a part of a segment). The scan has one block per 64 columns of a chain if
- * all these blocks fit on P SMs at once, otherwise one block per chain. */
+/* Returns the scan's number of blocks for this number of chains. A chain is one value
+ * head of one strip (a part of a segment). The scan has one block per 64 columns of a
+ * chain if all these blocks fit on P SMs at once, otherwise one block per chain. */
 static inline int64_t kcp_scan_blocks(int64_t chains, int V, int P)
 {
     return chains * V / 64 <= P ? chains * V / 64 : chains;
@@ -211,8 +211,8 @@ static inline struct kcp_cut kcp_cut_of(const struct kcp_call *a, int processors
     return c;
 }
 
-/* Returns the chunks per strip of the fused forward, or 0 if segments are not cut.
- * In a canonical plan, segments are not cut. */
+/* Returns the chunks per strip of the fused forward, or 0 if segments are not cut. In
+ * a canonical plan no segment is cut, but the result is a->strip_chunks. */
 static inline int kcp_fused_strip(const struct kcp_call *a, int processors)
 {
     if (a->strip_chunks || a->plan->L) return a->strip_chunks;
@@ -248,8 +248,8 @@ static inline double kcp_walk_step(const struct kcp_call *a, int want)
     return a->KG == 1 ? KCP_WALK_MAP_ROWS : KCP_WALK_MAP;
 }
 
-/* Returns the time without a walk: first all factors are computed, then the maps of
- * strips (parts of a segment) of strip_chunks chunks (0: one strip). */
+/* Returns the time without a walk: first all factors are computed, then the maps of all
+ * strips. A strip has strip_chunks chunks. If strip_chunks is 0, there is one strip. */
 static inline double kcp_maps_cost(const struct kcp_call *a, int strip_chunks, int P)
 {
     const struct kcp_cut c = kcp_cut_of(a, P);
@@ -280,10 +280,10 @@ static inline double kcp_walk_cost(const struct kcp_call *a, int want, int walke
 
 /* Returns, as bits KCP_WANT_*, the parts of the map that a walk computes (while other
  * SMs compute factors), or 0 if the map is computed after all factors. If the sequence
- * begins on this rank, M is not needed. If the sequence ends on this rank, only later
- * strips need a state, so without strips there is no walk. a->walk = KCP_SEQUENTIAL
- * selects a walk whenever possible, KCP_AUTO if a walk costs less, KCP_BLELLOCH
- * never. */
+ * begins on this rank, M is not needed. If the sequence ends on this rank, no other
+ * rank reads the map, so a walk is needed only for the states between strips. With
+ * a->walk = KCP_SEQUENTIAL there is a walk if possible, with KCP_AUTO if a walk costs
+ * less, with KCP_BLELLOCH never. */
 static inline int kcp_fused_walk(const struct kcp_call *a, int processors)
 {
     const struct kcp_segment *s = a->plan->seg + a->plan->ctx[a->r].seg0;
@@ -301,10 +301,10 @@ static inline int kcp_fused_walk(const struct kcp_call *a, int processors)
          < kcp_maps_cost(a, strip, processors) ? want : 0;
 }
 
-/* A window: the chunks first .. first + count - 1 of strip number `strip`, which one
- * launch processes. The chunks' map is computed from map number `from` (-1: the
- * window begins the segment) and stored as map number `strip`. is_read is 1 if a
- * later strip or another rank reads that map. To iterate, start with all members 0. */
+/* A launch processes one window: the chunks first .. first + count - 1, which are in
+ * strip number `strip`. The launch extends map number `from` (-1: the window begins the
+ * segment) by these chunks and stores map number `strip`. is_read is 1 if a later
+ * strip or another rank reads that map. To iterate, start with all members 0. */
 struct kcp_walk_window { int first, count, strip, from, is_read; };
 
 /* Sets *x to the next window, a part of a strip that one launch processes. The NC
@@ -358,7 +358,7 @@ static inline int kcp_most_prepared(const struct kcp_call *a, int processors)
 
 /* Returns the chunks per block of chunk_prepare (the kernel that computes factors) with
  * a gate per channel. Up to three chunks hide the latency of loads, if at least four
- * waves of blocks remain. A larger number only keeps the grid's height <= 65535. */
+ * waves of blocks remain. More chunks are used only to keep gridDim.y <= 65535. */
 static inline int kcp_prepare_share(int chunks, int heads, int processors)
 {
     const int64_t n = (int64_t)chunks * heads / (4 * 3 * processors);
@@ -389,10 +389,10 @@ enum kcp_scan_job { KCP_JOB_STATES = 1, KCP_JOB_REVERSE = 2, KCP_JOB_DH_EXT = 4 
 
 /* Returns 1 if the reverse scan of segment s runs before the exchange. This is
  * possible if s ends its sequence, because the reverse scan starts from the given
- * dht and computes the gradient that earlier ranks need. If the reverse scan and the
- * scan of states, in blocks of 64 columns, fit on the GPU at once, returns 0,
- * because then one launch of dh_ext and the states is faster. With K = 128 and a
- * gate per channel, each block counts as two blocks (scans_sm90.cu). */
+ * dht and computes the gradient that earlier ranks need. Returns 0 if the reverse scan
+ * and the scan of states, in blocks of 64 columns, fit on the GPU at once, because then
+ * one launch that computes dh_ext and the states is faster. With K = 128 and a gate per
+ * channel, each block counts as two blocks (scans_sm90.cu). */
 static inline int kcp_reverses_first(const struct kcp_call *a, int s, int processors)
 {
     const int j = a->plan->ctx[a->r].seg0 + s;

@@ -4,8 +4,8 @@
  * Next: ../../book/examples/torch/kcp_torch/library.py, which reads these tables.
  *
  * A binding that reads these tables needs no copy of the headers, so the binding cannot
- * become outdated. A misspelt name does not compile. kcp_stages lists the fields of
- * stages. */
+ * become outdated. The compiler rejects a misspelt name, because the macros below use
+ * names as C tokens. */
 #include "kcp.h"
 #include "layer.h"
 

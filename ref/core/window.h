@@ -25,8 +25,8 @@ enum { KCP_PIECE_COLUMNS = 16, KCP_PIECE_ROWS = 256, KCP_PIECE_PLACES = 2 };
 enum kcp_window_count { KCP_FULL, KCP_EMPTY, KCP_FILLED, KCP_TAKEN };
 
 /* `hop` launches one kernel. If from >= 0, the kernel sets S [HV,K,V] to the message of
- * rank `from`. If to >= 0, the kernel writes op(M) S + h, or h if `first` is 1, into
- * the window of rank `to`. */
+ * rank `from`. If to >= 0, the kernel writes op(M) S + h (backward: op(M) = M^T), or h
+ * if `first` is 1, into the window of rank `to`. */
 struct kcp_hops {
     const struct kcp_mapops *of;       /* the map operations that hop uses */
     int (*hop)(int HV, int K, int V, const void *map, int backward, int first, void *S,
@@ -64,7 +64,7 @@ KCP_ANYWHERE uint32_t *kcp_window_count(const struct kcp_window *w, int of,
     return (uint32_t *)w->at[of] + ((size_t)what * w->R + other) * w->blocks + b;
 }
 
-/* Returns piece b, which rank `from` fills in the window of rank `of`. */
+/* Returns piece b of the window of rank number `of`. Rank number `from` fills it. */
 KCP_ANYWHERE float *kcp_window_piece(const struct kcp_window *w, int of, int from,
                                      int b, uint32_t place)
 {

@@ -166,7 +166,7 @@ static int choices(struct kcp_report *rep)
         EXPECT(rep, has_message == (why[0] != 0), "call %zu: message '%s'", i, why);
         if (is[i].d == &ada)
             EXPECT(rep, strstr(why, "forward_kda_windows is not here") &&
-                   strstr(why, "the generic forward_stages (v2_stages) runs"), "%s",
+                   strstr(why, "path forward_stages (v2_stages) runs instead"), "%s",
                    why);
         if (is[i].d == &none)
             EXPECT(rep, strstr(why, "no code for sm_80"), "%s", why);

@@ -69,7 +69,7 @@ static int foreign(struct kcp_report *rep)
            "a block of the right format from another kernel is rejected: %s", why);
     OPEN("v2_fused");
     block->format = 7;
-    REFUSED(KCP_MISMATCH, "format 7.1, written by v2_fused; ref reads 1.1, factors");
+    REFUSED(KCP_MISMATCH, "found format 7.1 by v2_fused, but ref reads 1.1 (factors)");
     OPEN("ref");
     block->format_version++;
     REFUSED(KCP_MISMATCH, "format 1.2");
