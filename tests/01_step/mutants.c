@@ -116,7 +116,7 @@ static int head(const struct kcp_step *a, int n_, int n, int flags)
     double *S = calloc((L + 1) * kv + L * (kv + V) + kv + V, sizeof *S);
     if (!S) return KCP_NO_MEMORY;
     double *Sd = S + (L + 1) * kv, *e = Sd + L * kv, *dS = e + L * V, *de = dS + kv;
-    static _Thread_local double last[256 * 256];     /* the start state with NO_CU */
+    static _Thread_local double last[256 * 256];     /* with NO_CU, next start state */
     for (int i = 0; i < K; i++)
         for (int v = 0; v < V; v++) {
             S[i * V + v] = h0 ? h0[at(a, i, v, flags)] : 0;
@@ -180,7 +180,7 @@ MUTANT(no_dht, NO_DHT, "ignores dht");
 MUTANT(no_cu, NO_CU, "a sequence starts from the previous sequence's last state");
 MUTANT(stale_gate, STALE_GATE, "uses the previous token's gate");
 MUTANT(before, BEFORE, "o reads the state before the token's update, not after it");
-MUTANT(swapped, SWAPPED, "swaps the layouts [K,V] and [V,K] of ht");
+MUTANT(swapped, SWAPPED, "swaps the layouts [K,V] and [V,K] of all states");
 MUTANT(base_2, BASE_2, "errata 14: uses exp2(g) for exp(g)");
 MUTANT(no_delta, NO_DELTA, "writes v instead of v - S^T k");
 MUTANT(dg_short, DG_SHORT, "dg omits the delta rule's term S^T k");

@@ -3,8 +3,8 @@
  * Book: chapters 03 to 05, 10, 11, 17.  Checked by: the checks that include it. Next:
  * pipeline.c, which runs the chapters.
  *
- * The batch has four stretches (runs of tokens): two chunks and a partial chunk, one
- * token, one chunk, several chunks. It has two value heads per key head, and K != V. */
+ * The batch has four stretches (runs of tokens), of 2C + C/2 + 1, 1, C and 4C - 1
+ * tokens. It has two value heads per key head, and K != V. */
 #ifndef KCP_TEST_BATCH_H
 #define KCP_TEST_BATCH_H
 
@@ -16,8 +16,8 @@
 
 enum { BATCH_NS = 4 };
 enum batch_gates { UP_TO_GATE, EACH_GATE, SOME_GATES };
-/* Row e has the values of `gate` in batch_each for enum value e. G, a running sum of
- * gates, counts a gate below -750 as -750, so that the other gates are not lost. */
+/* batch_each tests the gates in row e for enum value e. G, a running sum of gates,
+ * counts a gate below -750 as -750, so that rounding does not lose the other gates. */
 static const double batch_gate[][5] = { { 0, -1, -5, -50, -700 },
     { 0, -1, -5, -10, -50 }, { -60, -800, -1e8, -1e30, -1.7e308 } };
 static const int batch_C[] = { 4, 5, 8, 16, 64 };

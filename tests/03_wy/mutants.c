@@ -147,7 +147,7 @@ MUTANT(no_scale, NO_SCALE, "errata 27: omits scale in Aqk");
 MUTANT(qg_scale, QG_SCALE, "scales qg, which chapter 04 scales again");
 MUTANT(natural, NATURAL, "errata 12: uses exp instead of exp2");
 MUTANT(factored, FACTORED,
-       "errata 35, 36: subtracts G of the chunk's last row from exponents, in fp32");
+       "errata 35, 36: splits exp2(G_i - G_j) at G_last into two factors, in fp32");
 MUTANT(no_beta, NO_BETA, "omits beta in L");
 MUTANT(beta_j, BETA_J, "row i of L uses beta_j of the column, not beta_i");
 MUTANT(no_diagonal, NO_DIAGONAL, "omits the diagonal of Aqk");

@@ -215,7 +215,7 @@ static int next_owners(int *x, int n, int R)
 
 typedef int visit_plan(const struct plan_case *, struct kcp_plan *, void *);
 
-/* Calls `visit` for a case's plans: no canonical segments (L = 0), then L = 1 to 3. */
+/* Calls `visit` for a case's plans with L = 0 (no canonical segments) to L = 3. */
 static int each_length(struct plan_case *a, visit_plan *visit, void *arg)
 {
     int more = 1;
@@ -228,8 +228,8 @@ static int each_length(struct plan_case *a, visit_plan *visit, void *arg)
     return more;
 }
 
-/* For three batches, calls `visit` for all tables of owners with at most four ranges,
- * six tokens and three ranks. */
+/* For three batches of six tokens on three ranks, calls `visit` for all tables of
+ * owners with at most four ranges. */
 static int each_table(visit_plan *visit, void *arg)
 {
     static const struct { int N; int64_t cu[4]; } batch[] = {
@@ -317,9 +317,9 @@ static int brute_force(struct kcp_report *rep)
     plan_cases(must_be_right, &x);
     EXPECT(rep, x.contiguous > 100000 && x.tables > 90000 &&
            x.scattered > x.tables / 3,
-           "%lld contiguous plans, %lld tables of owners, %lld of them scattered: not "
-           "over 100000, 90000, a third", (long long)x.contiguous, (long long)x.tables,
-           (long long)x.scattered);
+           "%lld contiguous plans (minimum 100001), %lld tables of owners (minimum "
+           "90001), %lld scattered tables (minimum a third of all tables)",
+           (long long)x.contiguous, (long long)x.tables, (long long)x.scattered);
     for (int trial = 0; trial < 3000; trial++) {
         const struct plan_case a = draw(&s, trial);
         struct kcp_plan *p;
@@ -331,8 +331,8 @@ static int brute_force(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_06_brute_force) = { "06_plan", "brute_force",
-    "for all small batches, cuts and tables of owners, a plan equals a plan counted "
-    "token by token", brute_force };
+    "for all small batches, cuts and tables of owners, a plan agrees with an oracle "
+    "that works token by token", brute_force };
 
 static int named_layouts(struct kcp_report *rep)
 {

@@ -22,7 +22,7 @@ static struct kcp_plan *plan_of(const int64_t *cu, int n, int ranks, int chunk,
     return p;
 }
 
-/* ---- args are made with the first plan and run with the next */
+/* ---- a call whose plan is refreshed after its arguments were made */
 struct step {
     struct kcp_plan *plan, *next;            /* next: a plan to refresh from, or NULL */
     double o[T * 4 * 8];
@@ -71,7 +71,7 @@ static int serves(struct kcp_report *rep)
     return status;
 }
 KCP_CHECK(check_06_refresh) = { "06_plan", "refresh",
-    "after kcp_plan_refresh a call with unchanged arguments computes the next batch"
+    "after kcp_plan_refresh, a call with unchanged arguments computes the next batch"
     " on three ranks", serves };
 
 static int bounds(struct kcp_report *rep)
@@ -103,7 +103,7 @@ static int bounds(struct kcp_report *rep)
     EXPECT(rep, kcp_plan_refresh(p, good, &why) == KCP_OK && !plan_wrong(p, &is) &&
            plan_wrong(p, &was) && p->digest == good->digest && p->ctx[1].cu == cu &&
            p->ctx[2].sc == sc,
-           "after a refresh the plan or its addresses are wrong: %s", why ? why : "");
+           "after a refresh, the plan or its addresses are wrong: %s", why ? why : "");
     EXPECT(rep, kcp_plan_refresh(NULL, good, NULL) == KCP_BAD &&
            kcp_plan_refresh(p, NULL, &why) == KCP_BAD, "NULL: accepted");
     kcp_plan_free(p);

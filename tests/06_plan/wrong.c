@@ -126,7 +126,7 @@ static void rank_end_is_last(struct kcp_plan *p)
         p->seg[j].last |= p->seg[j].rank != p->seg[j + 1].rank;
 }
 
-/* Cuts at multiples of L tokens from the rank's start, not the sequence's start. */
+/* Moves cuts off the multiples of L, as if L were counted from the rank's start. */
 static void canonical_from_the_rank(struct kcp_plan *p)
 {
     for (int j = 1; p->L && j < p->S; j++)
@@ -155,7 +155,7 @@ static void linked_by_shard(struct kcp_plan *p)
         if (!p->seg[j].first) p->seg[j].prev = j - 1;
 }
 
-/* Sets `pre` to a segment's number of predecessors, not to the changes of owner. */
+/* Sets `pre` to the number of earlier segments, not of earlier changes of owner. */
 static void counts_of_segments(struct kcp_plan *p)
 {
     for (int i = 0; i < p->S; i++) {
@@ -210,7 +210,7 @@ static int wrong_plans(struct kcp_report *rep)
         struct hunt h = { list[i].spoil, 0, 0 };
         plan_cases(hunt, &h);
         EXPECT(rep, (i > 0) == (h.found > 0),
-               "'%s': %lld of %lld plans rejected, expected 0 for twin, else over 0",
+               "'%s': %lld of %lld plans rejected, expected 0 for twin, >0 for others",
                list[i].name, (long long)h.found, (long long)h.plans);
     }
     return KCP_OK;

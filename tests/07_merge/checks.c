@@ -198,7 +198,7 @@ static void compare(struct kcp_report *rep, struct whole *a)
     const struct kcp_plan *p = a->plan;
     char why[200] = "";
     const int wrong = merge_run(a, why, sizeof why);
-    EXPECT(rep, wrong == 0, "form %d backward %d reuse %d R %d L %d: %d of %d wrong %s",
+    EXPECT(rep, wrong == 0, "form %d pass %d reuse %d R %d L %d: %d/%d states wrong %s",
            a->form, a->backward, a->reuse_M, p->R, (int)p->L, wrong, p->S, why);
     for (int r = 0; r < p->R && wrong >= 0; r++) {
         const struct kcp_traffic c = a->counted[r], f = a->formula[r], t = table(a, r);

@@ -40,10 +40,10 @@ static void count(struct kcp_report *rep, struct whole *a, int R)
         EXPECT(rep, !err, "%d ranks: %s", R, why);
         for (int r = 0; r < R && !err; r++) {
             const int folded = a->backward ? R - 1 - r : r, n = folded ? folded - 1 : 0;
-            EXPECT(rep, seen[r][0] == n, "backward %d, rank %d of %d: %lld products",
-                   a->backward, r, R, (long long)seen[r][0]);
-            EXPECT(rep, seen[r][1] == (int64_t)n * HV * K * K * V,
-                   "rank %d of %d: %lld multiply-adds", r, R, (long long)seen[r][1]);
+            EXPECT(rep, seen[r][0] == n, "backward %d, rank %d of %d: wrong number "
+                   "of products %lld", a->backward, r, R, (long long)seen[r][0]);
+            EXPECT(rep, seen[r][1] == (int64_t)n * HV * K * K * V, "rank %d of %d: "
+                   "wrong number of multiply-adds %lld", r, R, (long long)seen[r][1]);
             EXPECT(rep, a->counted[r].bytes == (R - 1) * (int64_t)MAP * 8,
                    "rank %d of %d: %lld bytes", r, R, (long long)a->counted[r].bytes);
         }

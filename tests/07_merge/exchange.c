@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Converts n doubles to the type of the ranks' maps and copies the result to `to` in
- * the ranks' memory. If `back` is 1, converts and copies `to` to `numbers`. */
+/* Converts `numbers` to the type of the ranks' maps and copies the result to address
+ * `to` in the ranks' memory. If `back` is 1, copies and converts in reverse. */
 static int move(const struct memory *m, void *to, double *numbers, int64_t n, size_t e,
                 int back)
 {
@@ -175,7 +175,7 @@ int exchange_trials(int trials, int R, int device)
     printf("%s: %lld exchanges; states cross a cut in %lld of %d plans; %lld numbers "
            "wrong%s\n",
            wrong || !crossing ? "FAILED" : "OK", runs, crossing, trials, wrong,
-           crossing ? "" : "; expected more plans, at least one with a cut");
+           crossing ? "" : "; no plan cuts a sequence, so run more trials");
     free(a);
     return wrong || !crossing;
 }

@@ -20,9 +20,9 @@ struct whole {
     double want[2][MAX_T][HV][K][V], got[MAX_T][HV][K][V];
     double *kept[MOST_R];
     struct kcp_traffic counted[MOST_R], formula[MOST_R];
-    const struct memory *m;                   /* of the ranks; NULL: host */
+    const struct memory *m;                   /* memory of ranks; NULL: host */
     const struct kcp_mapops *ops;             /* NULL: those of m */
-    const struct kcp_mapops *bad_ops;         /* of bad_rank, or NULL */
+    const struct kcp_mapops *bad_ops;         /* used by bad_rank, or NULL */
     int bad_rank, bad_how;
     int (*run)(const struct kcp_exchange *);  /* NULL: kcp_exchange_run */
 };

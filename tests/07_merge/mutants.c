@@ -16,7 +16,7 @@ enum {
     FORWARD_ONLY = 2048, H_ONCE = 4096, NO_LAST_ROW = 8192, NOTHING = 1 << 14,
 };
 
-/* Returns M[i][p] (backward: M[p][i]) of map j, head n, with the errors of flags f. */
+/* Returns M[i][p] (backward: M[p][i]) of map j, head n. Flags f select errors. */
 static double M_of(const struct kcp_merge *a, int f, int j, int n, int i, int p)
 {
     const int HV = a->HV, K = a->K, V = a->V, *range = a->range;

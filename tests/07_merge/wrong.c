@@ -144,8 +144,8 @@ static int gather_readers(struct kcp_report *rep)
     for (int r = 0; r < READERS; r++)
         for (int i = 0; i < ROW; i++)
             EXPECT(rep, x->all[0][r][i] == r + 1 && x->all[2][r][i] == r + 1,
-                   "rank 1 failed: row %d, number %d is %g on rank 0, %g on rank 2", r,
-                   i, x->all[0][r][i], x->all[2][r][i]);
+                   "row %d, number %d is %g on rank 0, %g on rank 2, not row + 1", r, i,
+                   x->all[0][r][i], x->all[2][r][i]);
     free(x);
     return KCP_OK;
 }

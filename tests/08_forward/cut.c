@@ -21,7 +21,7 @@ static double key(const struct fore *x, int64_t t, int64_t last, int n, int i)
 }
 
 /* Applies one chunk to columns [c0,c1) of X [K,ld]. In columns c < V, also adds the
- * chunk's `u`. If pre is 1, X is a map, and gets the errors of flags x->f. */
+ * chunk's `u`. If pre is 1, X is a map, and x->f selects errors. */
 static void chunk(const struct fore *x, int n, int64_t t0, int64_t t1, int c0, int c1,
                   int ld, double *X_, double *row, int pre)
 {
@@ -66,8 +66,8 @@ static void undecayed(const struct fore *x, int n, int64_t t, int ld, double *X_
 }
 
 /* Computes the map of segment s from two halves of s, with one error. WINDOWS_TURNED
- * applies the second half first. WINDOW_LEFT omits the second half. WINDOW_EARLY gives
- * each chunk of the second half the previous chunk's factors. */
+ * applies the second half first. WINDOW_LEFT omits the second half. With WINDOW_EARLY,
+ * each chunk of the second half uses the previous chunk's factors. */
 static void windows(const struct fore *x, int n, int s, int ld, double *X, double *row)
 {
     const int64_t begin = x->ctx->cu[s], end = x->ctx->cu[s + 1], C = x->a->C;

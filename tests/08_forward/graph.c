@@ -22,7 +22,7 @@ struct pair {
     struct kcp_layer layer;
     struct kcp_comm *comm;
     struct kcp_plan *plan;
-    const struct kcp_plan *next;         /* plan of replays; if NULL, `plan` */
+    const struct kcp_plan *next;         /* plan of replays (NULL: `plan`) */
     struct rank_args rank[2];
     void *saved, *work;
     struct CUstream_st *stream;
@@ -179,8 +179,8 @@ static int replay(struct kcp_report *rep, const struct pair *direct, struct pair
     return err;
 }
 
-/* Runs case `words` directly, then in a graph captured with case `captured` of equal
- * sizes. `comm` is NULL if the case has no exchange between ranks. */
+/* Runs case `words` directly, then as a graph that was captured for case `captured`.
+ * Both cases have equal sizes. `comm` is NULL if the case has no exchange. */
 static int one(struct kcp_report *rep, const struct kcp_layer *layer,
                struct kcp_comm *comm, const char *words, const char *captured)
 {

@@ -115,8 +115,8 @@ static int refuses(struct kcp_report *rep)
 /* ---- the table of paths through the public interface */
 
 /* Returns 1 if backward reads every format of saved block that kernel `forward`
- * writes. A layer uses no row of the path table before the first row of kernel
- * `backward`, so the search starts at that row. */
+ * writes. The search starts at the first row of kernel `backward` in the path table,
+ * because a layer with this kernel does not use earlier rows. */
 static int reads_what_it_writes(const struct kcp_variant *forward,
                                 const struct kcp_variant *backward)
 {

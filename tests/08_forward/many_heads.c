@@ -108,7 +108,7 @@ static struct worst first_head(const struct trial *one, const struct buffer *o,
 }
 
 /* `rows` counts rows in which another head differs from the first head. `over` is the
- * first head's worst error divided by the limit, in output `field`. */
+ * first head's worst error divided by its limit. Output `field` has this error. */
 struct found { int64_t rows; double over; const char *field; };
 
 static int compare_many(const struct trial *many, const struct trial *one,
@@ -189,8 +189,8 @@ static int by_hand(struct kcp_report *rep)
         wraps_at = wraps ? 2999 : INT64_MAX;
         const int status = many_heads(&v, &host_memory, words, 3000, &x, why);
         EXPECT(rep, !status && (x.rows > 0) == wraps && (wraps || x.over <= 1),
-               "offsets wrap: %d; status %d %s; %lld rows differ from head 0; error of "
-               "head 0 is %.2g times its limit",
+               "offsets wrap: %d (1: rows must differ); status %d %s; %lld rows differ "
+               "from head 0; error of head 0 is %.2g times its limit",
                wraps, status, why, (long long)x.rows, x.over);
     }
     return KCP_OK;

@@ -1,4 +1,4 @@
-/* one_factor.c -- computes forward with a decay between steps that underflows to 0.
+/* one_factor.c -- computes forward, but a decay factor between steps underflows to 0.
  *
  * Book: chapter 18.  Checked by: the judge, which must reject the mutant and pass the
  * twin.  Next: ../../cuda/18_hopper/forward_one/query_warps.cuh, which writes one
@@ -7,9 +7,9 @@
  * the sum of a step's log2 decays up to row 15. For the next step the kernel
  * multiplies the stored state by 2^(E - a + a'), where E is the sum over all rows of
  * the step and a' is the next step's a. In fp32, 2^(E - a + a') becomes 0 below
- * 2^-126. The factor 0 is wrong, because a token of the next step multiplies by 2^(G
- * - a') later, where G is the sum of log2 decays from that step's start to the
- * token. The product 2^(E - a + G) of both factors may be near 1. */
+ * 2^-126. The factor 0 is wrong, because a token of the next step multiplies the stored
+ * state by a second factor 2^(G - a'), where G is the sum of log2 decays from that
+ * step's start to the token. The product of both factors may be near 1. */
 #include "ref.h"
 
 #include <math.h>

@@ -33,7 +33,7 @@ static int cheapest(struct kcp_report *rep)
         EXPECT(rep, cost <= least, "HV %d: cost %g, optimum %g", HV, cost, least);
         cut += L > 0;
     }
-    EXPECT(rep, cut > 50 && cut < 300, "%d of 300 have strips, not 51 to 299", cut);
+    EXPECT(rep, cut > 50 && cut < 300, "%d of 300 batches are cut, not 51 to 299", cut);
     return KCP_OK;
 }
 KCP_CHECK(check_08_cheapest) = { "08_forward", "strips_cheapest",
@@ -57,8 +57,8 @@ static int named(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_08_named) = { "08_forward", "strips_named",
-    "as measured, the cost model cuts sequences into four strips for 32 heads, and "
-    "does not cut them for 96 heads", named };
+    "the cost model selects the cuts that were measured to be fastest: four strips "
+    "for 32 heads, none for 96 heads", named };
 
 /* Returns the result of kcp_fused_chunks (chunks per strip), or -1 if another strip
  * length costs less. */
@@ -97,8 +97,8 @@ static int fused(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_08_fused) = { "08_forward", "strips_fused",
-    "the cost model cuts sequences of the fused forward as measured, and by the model "
-    "no other number of strips (parts) is faster", fused };
+    "in the fused forward, the cost model selects the number of strips (parts) that "
+    "was measured to be fastest, and by the model no other number is faster", fused };
 
 /* A window is the range of chunks of one launch. */
 static int windows(struct kcp_report *rep)
@@ -200,7 +200,7 @@ static int walks(struct kcp_report *rep)
             seen[m] += walk_is_wrong(NC, strip, leaves, (enum walk_mistake)m);
     }
     EXPECT(rep, seen[TURNED] > 250 && seen[NO_LAST] > 250 && seen[EARLY] > 250,
-           "errors found %d, %d and %d times of 500, not over 250", seen[TURNED],
+           "errors found in %d, %d and %d of 500 walks, not over 250", seen[TURNED],
            seen[NO_LAST], seen[EARLY]);
     return KCP_OK;
 }
@@ -245,5 +245,5 @@ static int walkers(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_08_walkers) = { "08_forward", "walkers",
-    "a rank computes the map of the chunks of one launch if another rank reads the "
-    "map and SMs are free, or if requested", walkers };
+    "a map that another rank reads is computed launch by launch if that costs less, or "
+    "if it is requested and possible", walkers };

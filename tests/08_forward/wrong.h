@@ -28,7 +28,7 @@ struct fore {
 };
 
 /* Applies all chunks of segment s to columns [c0,c1) of X [K,ld]. `row` is scratch
- * memory for v_new. If pre is 1, X is a map, and gets the errors of flags x->f. */
+ * memory for v_new. If pre is 1, X is a map, and x->f selects errors. */
 void fore_advance(const struct fore *x, int n, int s, int c0, int c1, int ld, double *X,
                   double *row, int pre);
 /* Copies a head of sequence n from h0 to S [K,ld], or from S to ht if `out` is 1. */

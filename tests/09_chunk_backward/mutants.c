@@ -132,7 +132,7 @@ static int mutate(struct kcp_chunk_backward *a, int flags)
 #define MUTANT(ident, flags, why) RECORD(ident, "mutant_" #ident, flags, why)
 
 RECORD(twin, "twin", 0, "correct: runs the mutants' code without a mistake");
-MUTANT(decay_first, DECAY_FIRST, "errata 8: decays dS before dU = kg dS");
+MUTANT(decay_first, DECAY_FIRST, "errata 8: decays dS, then computes dU = kg dS");
 MUTANT(next_gate, NEXT_GATE, "errata 28: decays by the previous chunk's gate");
 MUTANT(in_order, IN_ORDER, "errata 17: scans chunks from first to last, not reversed");
 MUTANT(no_w, NO_W, "dS omits the term - w^T dU");

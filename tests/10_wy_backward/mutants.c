@@ -239,7 +239,7 @@ static int mutate(struct kcp_wy_backward *a, int flags)
 
 RECORD(twin, "twin", 0,
        "correct: runs the mutants' code without a mistake", "any shape");
-MUTANT(beta_outside, BETA_OUTSIDE, "errata 34: puts beta_j outside the sum");
+MUTANT(beta_outside, BETA_OUTSIDE, "errata 34: dk_j uses beta_j, not beta_i");
 MUTANT(diagonal, DIAGONAL, "errata 38: dG has terms i = j that do not cancel in bf16");
 MUTANT(last_row, LAST_ROW,
        "errata 38: dG contains the last row's k dk_s, which bf16 does not cancel");
@@ -261,9 +261,9 @@ MUTANT(dbeta_short, DBETA_SHORT, "dbeta omits the sum of dk2 k over channels");
 MUTANT(stale_gate, STALE_GATE,
        "off by one: reads G_last from the chunk's last row but one");
 MUTANT(wrong_chunk, ONE_CHUNK, "off by one: uses h and dS of the previous chunk");
-MUTANT(h_turned, H_TURNED, "errata 29: dO S, reads h as [V,K]");
+MUTANT(h_turned, H_TURNED, "errata 29: computes dO S, because it reads h as [V,K]");
 MUTANT(divided, DIVIDED,
-       "errata 32: dbeta = sum / (beta + 1e-10), which is 0 at beta = 0");
+       "errata 32: multiplies dbeta by beta / (beta + 1e-10), which is 0 at beta = 0");
 /* Mutant `rounded` is not judged in bf16, because correct bf16 kernels round A and dU,
  * and this rounding causes errors of equal size. */
 RECORD(rounded, "mutant_rounded", ROUNDED,

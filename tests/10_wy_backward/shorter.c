@@ -1,5 +1,5 @@
-/* shorter.c -- computes chapter 10's gradients by a shorter formula for (I + L)^-1.
- *
+/* shorter.c -- computes chapter 10's gradients, with a shorter formula for the adjoint
+ * of (I + L)^-1.
  * Book: chapter 18, "Backward".  Checked by: the judge, through chapter 13's program.
  * Next: tests/13_backward/mutants.c, which runs these functions instead
  * of chapter 10.
@@ -66,8 +66,8 @@ static void solve(const struct short_chunk *x)
     }
 }
 
-/* Sums over pairs (i, j), j < i, for one row r and channel. `q` and `k` sum the pairs
- * with i = r, `column` sums those with j = r, and `dG` sums both. */
+/* Contains sums over pairs (i, j), j < i, for one row r and one channel: `q` and `k`
+ * over pairs with i = r, `column` over pairs with j = r, and `dG` over both. */
 struct sums { double q, k, column, dG; };
 
 static void exact_pairs(const struct short_chunk *x, int d, struct sums *s)

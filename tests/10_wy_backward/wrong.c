@@ -56,7 +56,7 @@ static int dw_turned(void *args)
     return status;
 }
 KCP_VARIANT(m10_dw_turned) = { "10_wy_backward", "mutant_dw_turned",
-    "errata 30: dw = -dU S, reads h as [V,K]", KCP_F64, KCP_HOST, "any shape",
+    "errata 30: dw = -dU S, because h is read as [V,K]", KCP_F64, KCP_HOST, "any shape",
     dw_turned, NULL };
 
 /* Adds the error that dbeta has if G replaces exp2(G). The error is the sum over

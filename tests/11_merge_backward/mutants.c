@@ -145,7 +145,7 @@ static int mutate(struct kcp_merge_backward *a, int flags)
 
 RECORD(twin, "twin", 0, "correct: runs the mutants' code without a mistake");
 MUTANT(in_order, IN_ORDER, "errata 17: scans chunks from first to last, not reversed");
-MUTANT(decay_first, DECAY_FIRST, "errata 8: decays dS before dU = kg dS");
+MUTANT(decay_first, DECAY_FIRST, "errata 8: decays dS, then computes dU = kg dS");
 MUTANT(turned, TURNED, "errata 18: uses M^T instead of M");
 MUTANT(no_end, NO_END, "ignores dht");
 MUTANT(wrong_stretch, WRONG_STRETCH,

@@ -113,8 +113,8 @@ static int layout_of(struct kcp_saved *s, int format, enum kcp_model model, int 
     return status;
 }
 
-/* Parts (strips) of 4 chunks cut the sequences into 4 and 8 parts. A map [K,V+K] is as
- * large as two states, because K = V. The batch has 3000 tokens in 48 chunks. */
+/* With 4 chunks per strip (part), the sequences have 4 and 8 strips. A map [K,V+K] is
+ * as large as two states, because K = V. The batch has 3000 tokens in 48 chunks. */
 enum { ROWS = 3000 * 4, CHUNKS = 48 * 4, STATE = 64 * 64, STATES = 4 * STATE };
 static const struct {
     int format;
@@ -170,10 +170,10 @@ static int bytes(struct kcp_report *rep)
             end += (s.item[j].bytes + 63) / 64 * 64;
         }
         EXPECT(rep, found == kept[i].bytes && s.bytes == end, "format %d, %s, R %d, "
-               "save %d: %s has %zu bytes, not %zu; block %llu, sum %zu",
+               "save %d: %s has %zu bytes, not %zu; block has %llu bytes, not %zu",
                kept[i].format, model_name[kept[i].model], kept[i].R, kept[i].save,
                kept[i].name, found, kept[i].bytes, (unsigned long long)s.bytes, end);
-        EXPECT(rep, !kcp_saved_at(&s, "v"), "the block has v, an argument of backward");
+        EXPECT(rep, !kcp_saved_at(&s, "v"), "the block has v, but the caller passes v");
     }
     return KCP_OK;
 }

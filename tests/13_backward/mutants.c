@@ -1,5 +1,4 @@
-/* mutants.c -- computes backward with one deliberate error in the order or use of
- * stages.
+/* mutants.c -- computes backward with one deliberate error in the use of stages.
  *
  * Book: chapter 13.  Checked by: the judge, which must reject each mutant and pass the
  * twin.  Next: tests/14_conv/mutants.c.
@@ -121,9 +120,9 @@ MUTANT(last_map, "errata 6: sends the map of a rank's last sequence, not its fir
        .flags = LAST_MAP);
 MUTANT(h_decayed, "errata 7: computes v_new from the decayed h",
        .c04 = &m04_decay_first);
-MUTANT(dS_decayed, "errata 8: the map decays dS before dU = kg dS",
+MUTANT(dS_decayed, "errata 8: the map decays dS, then computes dU = kg dS",
        .m11 = &m11_decay_first);
-MUTANT(dS_decayed_too, "errata 8: the reverse scan decays dS before dU = kg dS",
+MUTANT(dS_decayed_too, "errata 8: the scan decays dS, then computes dU = kg dS",
        .c09 = &m09_decay_first);
 MUTANT(in_order, "errata 17: the map's scan visits chunks first to last, not reversed",
        .m11 = &m11_in_order);
@@ -131,10 +130,11 @@ MUTANT(own_M, "errata 18: dS_r = M_r dS_{r+1} + dH_{r+1}", .flags = OWN_M);
 MUTANT(not_turned, "applies M instead of M^T", .flags = NOT_TURNED);
 MUTANT(outward, "errata 19: applies maps in reverse: nearest later rank first",
        .flags = OUTWARD);
-MUTANT(beta_outside, "errata 34: puts beta outside the sum", .wy10 = &m10_beta_outside);
+MUTANT(beta_outside, "errata 34: dk_j uses beta_j, not beta_i",
+       .wy10 = &m10_beta_outside);
 MUTANT(diagonal, "errata 38: dG has terms that do not cancel in bf16",
        .wy10 = &m10_diagonal);
-MUTANT(divided, "dbeta = sum / (beta + 1e-10), which is 0 at beta = 0",
+MUTANT(divided, "multiplies dbeta by beta / (beta + 1e-10), which is 0 at beta = 0",
        .wy10 = &m10_divided);
 MUTANT(no_dht, "ignores dht", .flags = NO_DHT);
 MUTANT(no_dht_map, "dh_ext starts from 0 instead of dht", .m11 = &m11_no_end);
@@ -151,7 +151,7 @@ MUTANT(no_state, "recomputes h from 0, not from forward's merged state",
 MUTANT(own_sum, "does not sum dA_log and ddt_bias over ranks", .flags = OWN_SUM);
 MUTANT(all_dh0, "writes dh0 on ranks without the sequence's start", .flags = ALL_DH0);
 MUTANT(empty_0, "sets dh0 of a sequence without tokens to 0", .flags = EMPTY_0);
-MUTANT(as_kv, "reads dht and writes dh0 as [K,V] in layout [V,K]", .flags = AS_KV);
+MUTANT(as_kv, "in layout [V,K], reads dht and writes dh0 as [K,V]", .flags = AS_KV);
 MUTANT(writes_nothing, "returns at once", .flags = NOTHING);
 
 /* The next variants differentiate (I + L)^-1 by the shorter formula of chapter 18. */
@@ -181,11 +181,11 @@ MUTANT(strips_no_dht, "the last part (strip) ignores dht", .flags = STRIPS | NO_
 RECORD(twin_modes, "twin_modes", "correct: reads the saved block", .flags = OF_BLOCK);
 MUTANT(stale_triangle, "reads Aqk and A of the previous chunk",
        .flags = OF_BLOCK | STALE);
-MUTANT(next_h, "save-all: reads the state of the next chunk",
+MUTANT(next_h, "in mode save-all, reads the state of the next chunk",
        .flags = OF_BLOCK | NEXT_H);
-MUTANT(other_v_new, "save-all: reads v_new of the next value head",
+MUTANT(other_v_new, "in mode save-all, reads v_new of the next value head",
        .flags = OF_BLOCK | OTHER_HEAD);
-MUTANT(light_gate, "light: recomputes factors without dt_bias",
+MUTANT(light_gate, "in mode light, recomputes factors without dt_bias",
        .flags = OF_BLOCK | WRONG_GATE);
-MUTANT(light_rows, "light: does not normalize q and k again",
+MUTANT(light_rows, "in mode light, does not normalize q and k again",
        .flags = OF_BLOCK | AS_GIVEN);

@@ -1,13 +1,13 @@
-/* one_factor.c -- computes backward with a decay between steps that underflows to 0.
+/* one_factor.c -- computes backward, but a decay factor between steps underflows to 0.
  *
  * Book: chapter 18, "Backward".  Checked by: the judge, which must reject the mutant
  * and pass the twin.  Next: mutants.c.
- * The kernel works backward in steps of 32 rows and stores dS times 2^a, where a is
- * the sum of a step's log2 decays up to row 15. Before each step the kernel
- * multiplies the stored dS by 2^(E - a + a'), where E is the sum over all rows of
- * the step and a' is the following step's a. In fp32 this factor becomes 0 below
- * 2^-126. The factor 0 is wrong, because a row needs dS / 2^(G - a), which is not
- * small. G is the row's running sum of log2 decays. */
+ * The kernel computes steps of 32 rows from last to first. It stores X = 2^(E - a) dS
+ * for dS at a step's end. E is the sum of the step's log2 decays, a the sum up to row
+ * 15 and G the sum up to any row. From a step (with a') to the step before it (with E
+ * and a), X is multiplied by 2^(E - a + a'), which in fp32 is 0 below 2^-126. The
+ * factor 0 is wrong, because a row needs X / 2^(G - a). This quotient is not small if
+ * G is near E. */
 #include "ref.h"
 
 #include <math.h>
@@ -22,8 +22,8 @@ enum { Q, KEYS, DECAYS, BETA, DQ, DK, DG, DBETA, RSTD_Q, RSTD_K, SUMS, DA, DDT, 
        OUT, ARRAYS };
 
 /* Runs chapter 01 on tokens t0 to t1 - 1 from the state S. Forward writes the state
- * after these tokens to `to`. Backward replaces `to`, dS after these tokens, by dS
- * before them. */
+ * after these tokens to `to`. For backward, `to` has dS after these tokens, and is
+ * overwritten with dS before them. */
 static int step(const struct kcp_backward *a, double **x, enum kcp_pass pass,
                 int64_t t0, int64_t t1, const double *S, double *to)
 {

@@ -19,7 +19,7 @@ enum {
     NEXT_H = 1 << 20, OTHER_HEAD = 1 << 21, WRONG_GATE = 1 << 22, AS_GIVEN = 1 << 23,
 };
 
-struct mistake {                   /* flags; mutants that replace stages, or NULL */
+struct mistake {         /* error flags, and mutants that replace stages (or NULL) */
     int flags;
     const struct kcp_variant *c04, *c09, *wy10, *m11;
 };

@@ -57,8 +57,8 @@ static int64_t shard_token(const struct kcp_plan *p, int64_t i)
     return kcp_plan_token(p, i < p->T ? i : p->T - 1);
 }
 
-/* Copies to `buf` what the owner of token `at` reads for row t of `all`, with the
- * errors that `flags` select. A row that an error loses becomes 0. */
+/* Copies row t of `all` to `buf` for the rank that owns token `at`. Errors in `flags`
+ * select another row, or 0 if the rank would not receive the row. */
 static const double *row_for(const struct kcp_conv *a, const double *all, int64_t at,
                              int64_t t, int flags, double *buf)
 {

@@ -181,8 +181,8 @@ static int memory(struct kcp_report *rep)
 {
     long maps = 0;
     const long few = scratch(256, &maps), many = scratch(2048, &maps);
-    EXPECT(rep, few >= maps && few <= 2 * maps + 4096, "T = 256: %ld bytes, C maps "
-           "have %ld", few, maps);
+    EXPECT(rep, few >= maps && few <= 2 * maps + 4096, "T = 256: %ld bytes, not "
+           "one to two times %ld, the bytes of C maps", few, maps);
     EXPECT(rep, many <= few + 256, "T = 256: %ld bytes, T = 2048: %ld", few, many);
     return KCP_OK;
 }

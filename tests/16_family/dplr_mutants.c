@@ -11,8 +11,8 @@ enum {
     DA_AFTER = 128 * SHARED, DA_LOCAL = 256 * SHARED, SWAPPED = 512 * SHARED
 };
 
-/* Returns the row of G with which the state decays for token i: row i - 1, or row i if
- * flag `wrong` is set. */
+/* Returns the row of G that decays the state read by `a` of token i: row i - 1 (-1: no
+ * decay), or row i if flag `wrong` is set and i > 0. */
 static int at(int i, int wrong)
 {
     return flags & wrong && i ? i : i - 1;
@@ -96,7 +96,7 @@ static const struct family_model model = { "dplr", 2, NULL, NULL, form, form_bac
 
 #define DPLR(ident, flag, why) WRONG(KCP_DPLR, model, ident, flag, why)
 DPLR(twin_dplr, 0, "correct: runs DPLR")
-DPLR(mutant_dplr_after_decay, AFTER_DECAY, "applies vector a after, not before, decay")
+DPLR(mutant_dplr_after_decay, AFTER_DECAY, "a multiplies the state after its decay")
 DPLR(mutant_dplr_no_Aak, NO_AAK, "a^T S omits k v of earlier tokens of the chunk")
 DPLR(mutant_dplr_no_Aab, NO_AAB, "a^T S omits b u of earlier tokens of the chunk")
 DPLR(mutant_dplr_w_sign, W_SIGN, "uses a wrong sign of w")

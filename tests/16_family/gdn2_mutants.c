@@ -97,7 +97,7 @@ GDN2(twin_gdn2, 0, "correct: runs GDN-2")
 GDN2(mutant_gdn2_no_omega, NO_OMEGA, "writes v, not omega v")
 GDN2(mutant_gdn2_no_b, NO_B, "erases along k, not b k")
 GDN2(mutant_gdn2_b_writes, B_WRITES, "writes along b k")
-GDN2(mutant_gdn2_no_system, NO_SYSTEM, "L = 0: ignores the chunk's earlier tokens")
+GDN2(mutant_gdn2_no_system, NO_SYSTEM, "takes L as 0, so earlier tokens are ignored")
 GDN2(mutant_gdn2_undecayed, W_UNDECAYED,
      "errata 1: the delta rule uses the undecayed state")
 GDN2(mutant_gdn2_omega_late, OMEGA_OF_DELTA, "omega scales v - S^T k, not v only")

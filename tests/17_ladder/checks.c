@@ -86,8 +86,8 @@ static int banks(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_17_banks) = { "17_ladder", "banks",
-    "ldmatrix takes 32 reads of shared memory if rows are neither padded nor "
-    "swizzled, and otherwise 4 reads", banks };
+    "ldmatrix takes 4 reads of shared memory per block if rows are padded or "
+    "swizzled, and otherwise 16 or 32 reads", banks };
 
 /* Checks that ref_ladder_banks needs four reads per 16 x 16 block. A chunk with K = 128
  * and 16 columns has 2 x 8 x 4 blocks. */
