@@ -1,4 +1,4 @@
-"""kcp_flashinfer.py -- writes stages 08 and 13 in FlashInfer-Trace's format.
+"""kcp_flashinfer.py -- writes stages 08 and 13 in FlashInfer-Trace's format; judges solutions.
 
 Book: users.md, "Prove your kernel in an hour".  Checked by: tests/cli/flashinfer.sh.
 Next: regimes.py, the workloads.

@@ -3,7 +3,7 @@
  * Book: chapter 20.  Checked by: bench/check_gpus.sh.  Next: comm/backend/nccl.c.
  *
  * Ranks are processes with a GPU each. Rank 1 is lost during random exchanges. Every
- * other rank must return KCP_COMM with a one-line message within KCP_TIMEOUT_S + 3 s,
+ * other rank must return KCP_COMM with a message within KCP_TIMEOUT_S + 3 s,
  * and the work on its stream must end. */
 #define _DEFAULT_SOURCE                    /* MAP_ANONYMOUS */
 #include "tests/judge/judge.h"

@@ -6,7 +6,7 @@ Next: torch.sh; torch_gpu.py, streams and graphs on a GPU.
     python tests/cli/torch_check.py [--cuda]             on one rank
     torchrun --nproc_per_node=3 tests/cli/torch_check.py [--cuda]         on three ranks
 
-On CPUs everything is compared in double, and ranks use gloo. With --cuda ranks use NCCL,
+On CPUs, KCP computes in double and ranks use gloo. With --cuda ranks use NCCL,
 and share GPUs if there are fewer GPUs than ranks.
 """
 import copy
