@@ -1,8 +1,8 @@
 # cuda.mk -- builds the kernels if CUDA is found: one object per variant, for GPU ARCH.
 #
 # Portable files compile for any ARCH from sm_80. Hopper-only files, *_sm90.cu, compile
-# for sm_90a and are omitted for any other ARCH. NCCL_HOME= is for NCCL's headers only.
-# NCCL is not linked; nccl.c opens NCCL when the first communicator is created.
+# for sm_90a and are omitted for any other ARCH. NCCL_HOME= has NCCL's headers. NCCL is
+# not linked: nccl_start.c opens NCCL at run time, if needed in NCCL_HOME/lib (rpath).
 
 ifneq ($(CUDA_HOME),none)
 nvcc       := $(CUDA_HOME)/bin/nvcc

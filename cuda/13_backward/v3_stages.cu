@@ -34,5 +34,5 @@ static size_t work(const void *args)
 
 KCP_VARIANT(backward_v3_stages) = {
     "13_backward", "v3_stages", "recomputes chapters 02 and 03 from chunk factors",
-    KCP_BF16, KCP_DEVICE, "K, V 64 or 128, C 64; a block of chunk factors; sm_90a", run,
+    KCP_BF16, KCP_DEVICE, "K, V 64 or 128, C 64; saved format chunks; sm_90a", run,
     work };

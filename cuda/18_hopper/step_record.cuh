@@ -21,11 +21,11 @@
 // this order a warp of forward's scan stores 128 contiguous bytes per register.
 // Triangles have wgmma's 64-byte swizzle.
 struct step_record {
-    unsigned char state[32768];          // 2^a S, S of the step's start: core_offset
-    unsigned char w[8192];               // rstd_k v_new: core_offset(token, v)
-    unsigned char Ab[2048];              // rstd_k_i A_ij beta_j: triangle64_offset
+    unsigned char state[32768];          // 2^a S at the step's start, by core_offset
+    unsigned char w[8192];               // rstd_k v_new, by core_offset(token, v)
+    unsigned char Ab[2048];              // rstd_k_i A_ij beta_j, by triangle64_offset
     unsigned char Aqk[2048];             // qf_i kb_j, j <= i
-    float q_factor[32];                  // scale rstd_q; scale, without l2norm
+    float q_factor[32];                  // scale rstd_q, or scale without l2norm
     float rstd_k[32];                    // 1 without l2norm
     float beta[32];                      // at least 2^-40 in magnitude; 0 past the end
     float unused[32];

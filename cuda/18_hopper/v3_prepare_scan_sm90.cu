@@ -22,8 +22,7 @@ static int scan(const struct fused *f, const struct forward_params *on_strips)
     return forward_scan(on_strips, f->kept.h ? &f->kept : NULL, processors());
 }
 
-// Computes the state at the start of every strip (part of a segment): chapters 05 and
-// 07.
+// Computes the state at the start of every strip (part of a segment): chapters 05, 07.
 static int carry_fused(struct fused *f, const struct forward_params *on_strips)
 {
     const struct kcp_call *call = (const struct kcp_call *)&f->x.a;
@@ -98,9 +97,9 @@ static int carry_walked(struct fused *f)
     return status;
 }
 
-// If no sequence crosses a cut between ranks, computes the factors and the scan of each
-// window, one window after another. Otherwise computes all factors and the maps,
-// exchanges the maps, and runs the scan.
+// If `alone` is 1 (struct fused), computes the factors and the scan of each window, one
+// window after another. Otherwise computes all factors and the maps, exchanges the
+// maps, and runs the scan.
 static int prepare_and_scan(struct fused *f, struct forward_params *on_strips)
 {
     const struct kcp_forward *a = &f->x.a;

@@ -13,8 +13,7 @@ static const char *const fused_name = "v3_prepare_scan";
 
 // The forward of this rank. If `alone` is 1, every stretch (the token range of one
 // scan) is a whole sequence, so h0 and ht are the only states. Otherwise states and
-// maps are per segment, or per strip if the rank cuts its segments
-// (split_sequence.cuh).
+// maps are per segment, or per strip if segments are cut (split_sequence.cuh).
 struct fused {
     struct forward_params x;
     struct arena r;
@@ -23,7 +22,8 @@ struct fused {
     void *states, *maps, *h_kept;        // [NS], per segment
     struct chunk_states kept;            // KCP_SAVE_ALL only
     int alone, strip_chunks;
-    int walk, map_is_read;               // split.h; does a rank read the segment's map?
+    int walk;                            // parts of the map: kcp_fused_walk (split.h)
+    int map_is_read;                     // 1 if a later rank reads the walk's map
 };
 
 static void place_block(struct fused *f)

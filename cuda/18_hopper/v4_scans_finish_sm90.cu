@@ -110,7 +110,7 @@ static int make_maps(struct factors_backward *f)
     return status ? status : scans(f, &of_maps, 0);
 }
 
-// First runs the scans that do not depend on other strips (parts of a sequence). Then
+// First runs the scans that do not depend on other strips (parts of a segment). Then
 // the fold computes the gradient of the state after each strip, from the last strip of
 // a sequence to the first. Then the remaining scans run.
 static int scan_strips(struct factors_backward *f)
@@ -192,4 +192,4 @@ static size_t work(const void *args)
 KCP_VARIANT(backward_v4_scans_finish) = {
     "13_backward", "v4_scans_finish",
     "from chunk factors: two scans in one grid, then one finishing kernel", KCP_BF16,
-    KCP_DEVICE, "K, V 64 or 128, C 64; a block of chunk factors; sm_90a", run, work };
+    KCP_DEVICE, "K, V 64 or 128, C 64; saved format chunks; sm_90a", run, work };

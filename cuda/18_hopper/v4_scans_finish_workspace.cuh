@@ -15,7 +15,7 @@ static const char *const factors_name = "v4_scans_finish";
 
 // The backward of this rank. If `alone` is 1, every stretch (the token range of one
 // scan) is a whole sequence, so h0, dht and dh0 are the only states. Otherwise states
-// and maps are per segment. `p` describes forward's strips (parts of sequences) if
+// and maps are per segment. `p` describes forward's strips (parts of segments) if
 // forward saved their start states and maps. Forward saves these only if `alone` is 1.
 struct factors_backward {
     struct backward_params x;
@@ -210,7 +210,7 @@ static void put_jobs(struct factors_backward *f, struct putter *x, int launch)
     for (int i = f->count[launch]; i < 2 * f->p.NS; i++) put(x, 0);
 }
 
-// Stores token and chunk boundaries of strips (parts of segments) as a plan's segments.
+// Stores token and chunk boundaries of strips (parts of segments) in p.cu and p.cn.
 static void put_grid(const struct factors_backward *f, struct putter *x)
 {
     const struct kcp_backward *a = &f->x.a;
@@ -224,9 +224,9 @@ static void put_grid(const struct factors_backward *f, struct putter *x)
     put(x, chunks);
 }
 
-// Fills the index arrays, in the order in which place_strips allocated the arrays. If
-// `alone` is 0, every segment has a separate row of states. A reverse scan before the
-// exchange stores the gradient of its first state in the map that is sent.
+// Fills the index arrays, in the order in which place_strips allocated them. If `alone`
+// is 0, every segment has a separate row of states, and a reverse scan before the
+// exchange stores the gradient of its segment's first state in the map that is sent.
 static void put_rows(struct factors_backward *f)
 {
     const struct kcp_call *call = (const struct kcp_call *)&f->x.a;

@@ -48,7 +48,7 @@ static void *alloc_new(size_t n)
 {
     void *p = NULL;
     if (cudaMalloc(&p, n ? n : 1) == cudaSuccess) return p;
-    cudaGetLastError();                 /* clear the error: NULL reports it */
+    cudaGetLastError();                 /* clears the error, which NULL reports */
     return NULL;
 }
 

@@ -55,7 +55,7 @@ static inline struct kcp_halo halo_of(const struct conv_call *a, int Wc, int bac
              a->ops ? a->ops : &cuda_mapops, 0 };
 }
 
-// Returns KCP_BAD for errors that a table of the call's fields cannot detect.
+// Returns KCP_BAD if the plan, a size or the weight is invalid, otherwise KCP_OK.
 static inline int conv_status(const struct kcp_conv *c)
 {
     if (!c->plan || c->D < 1 || c->plan->ctx[c->r].NS != c->NS) return KCP_BAD;

@@ -3,8 +3,8 @@
 // Checked by: every trial of a device variant.  Next: blocks.c.
 //
 // NCCL needs one GPU per rank. Ranks that are threads can share a GPU, so a kernel for
-// context parallelism can be written and judged on one GPU. Each copy function waits
-// until the copy is complete, because this code is for development, not for speed.
+// context parallelism can be written and judged on one GPU. Except copy_soon, each copy
+// function waits for the copy, because this code is for development, not for speed.
 #include "mapops.cuh"
 #include "memory.h"
 #include <cuda_runtime.h>

@@ -1,5 +1,5 @@
 // profile_hooks.cuh -- a hook at the boundaries between a layer's parts, for timing.
-// Book: chapter 18.  Checked by: bench/bench/time.cu, whose parts add up to the whole.
+// Book: chapter 18.  Checked by: bench/bench/time.cu, which times each part.
 // Next: ../08_forward/program.cuh.
 //
 // A program may define kcp_part. The hook calls kcp_part with the stream at each

@@ -6,7 +6,6 @@
 
 #include "workspace.cuh"
 
-// Sets all gradients to NaN if the block saved by forward does not belong to this call.
 static void nan_if_block_differs(const struct kcp_backward *a, const struct arena *r,
                           int *differs, int elem)
 {

@@ -21,7 +21,7 @@ struct split {
     int64_t L;
     int NS;                              // strips on this rank
     int *cu, *cn, *want;                 // [NS+1], [NS+1], [NS]
-    void *maps, *starts, *ends, *spare;  // [NS] maps, states; spare: one map
+    void *maps, *starts, *ends, *spare;  // [NS] each, but `spare` is one map
 };
 
 // Sets NS, cu and cn of a stage's call to the values for strips instead of segments.
@@ -124,7 +124,7 @@ static inline void spread(const struct kcp_call *a, const struct split *p,
     flush(&m);
 }
 
-// Copies one row per segment from x to y [NS]: of the last (backward: first) strip.
+// For each segment, copies the row of its last (backward: first) strip from x to y.
 static inline void gather(const struct kcp_call *a, const struct split *p,
                           int backward, void *x, void *y)
 {

@@ -15,7 +15,7 @@ struct stages {
     int (*gate)(void *), (*wy)(void *), (*chunk)(void *), (*affine)(void *);
     int (*chunk_backward)(void *), (*wy_backward)(void *), (*merge_backward)(void *);
     size_t (*gate_work)(const void *), (*wy_backward_work)(const void *);
-    int (*recompute)(const struct kcp_gate *, const struct kcp_wy *);  // 13; or NULL
+    int (*recompute)(const struct kcp_gate *, const struct kcp_wy *);  // may be NULL
 };
 
 // Each function takes its stage's args struct, launches on the call's stream, and

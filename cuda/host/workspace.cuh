@@ -57,7 +57,7 @@ static inline void put_wants(const struct kcp_call *a, int backward, int *want)
 // ---- states: the caller's layout is [V,K] or [K,V], the kernels' is [K,V]
 struct states {
     float *x;
-    int transposed;                      // [V,K]
+    int transposed;                      // 1: [V,K], 0: [K,V]
 };
 struct moves { int count, from[128], to[128]; };
 
@@ -150,7 +150,7 @@ static inline int exchange(const struct kcp_exchange *e)
     return kcp_exchange_run(e);
 }
 
-// Returns the exchange of a pass with its maps and states. Places its workspace.
+// Returns the exchange of a pass's maps and states. Places the exchange's workspace.
 static inline struct kcp_exchange place_exchange(struct arena *r,
                                                  const struct kcp_call *a, int backward,
                                                  void *maps, void *states)

@@ -3,10 +3,10 @@
 // Checked by: tests/cli/jitter.sh, which removes waits.
 // Next: cp_async.cuh.
 //
-// With KCP_JITTER defined, the waits, arrivals, copies and barriers of cuda/tile/ sleep
-// at random, each warp separately. A warp that lacks a wait then reads data that has
-// not arrived, so the judge finds wrong values. To build that judge: make KCP_JITTER=1
-// B=build/jitter build/jitter/kcp-check.
+// With KCP_JITTER defined, most waits, arrivals, copies and barriers of cuda/tile/
+// sleep at random, each warp separately. A warp that lacks a wait then reads data that
+// has not arrived, so the judge finds wrong values. To build that judge:
+// make KCP_JITTER=1 B=build/jitter build/jitter/kcp-check.
 #ifndef KCP_TILE_JITTER_CUH
 #define KCP_TILE_JITTER_CUH
 

@@ -4,11 +4,11 @@
 #ifndef KCP_TILE_PROXY_CUH
 #define KCP_TILE_PROXY_CUH
 
-// fence.proxy.async.shared::cta. Threads and the asynchronous proxy (wgmma, TMA) access
-// shared memory on different paths. Each thread calls this fence before the barrier or
-// arrival after which wgmma or TMA may start. The fence makes the thread's writes,
-// including its cp.async copies, visible to wgmma and TMA. After the fence, TMA may
-// also overwrite what the thread has read or written.
+// fence.proxy.async.shared::cta, called by each thread before the barrier or arrival
+// after which wgmma or TMA may start. Threads and the asynchronous proxy (wgmma, TMA)
+// access shared memory on different paths. The fence makes the thread's writes,
+// including its completed cp.async copies, visible to wgmma and TMA. After the fence,
+// TMA may also overwrite what the thread has read or written.
 static __device__ __forceinline__ void fence_proxy_async(void)
 {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");

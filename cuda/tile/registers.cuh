@@ -2,8 +2,8 @@
 // Book: chapter T, "Two kernels"; chapter 18.
 // Checked by: every variant that includes it.  Next: warp.cuh.
 //
-// Each function of this file costs at most one instruction. The functions make the
-// compiler recompute a value instead of keeping it in a register across a loop.
+// Each function of this file costs at most one instruction. With `opaque`, the compiler
+// recomputes a value instead of keeping it in a register across a loop.
 #ifndef KCP_TILE_REGISTERS_CUH
 #define KCP_TILE_REGISTERS_CUH
 

@@ -109,8 +109,8 @@ static __device__ __forceinline__ void wgmma_state_rs(float (*d)[4], const uint3
 enum {
     DESC_HIGH_128 = 1u << 30 | 1024 >> 4,
     DESC_HIGH_64 = 2u << 30 | 512 >> 4,
-    DESC_HIGH_CORES = 2048 >> 4,         // core_offset: of rows that are contiguous
-    DESC_LEAD_CORES = 128 >> 4
+    DESC_HIGH_CORES = 2048 >> 4,         // in core_offset, from row i to row i + 8
+    DESC_LEAD_CORES = 128 >> 4           // in core_offset, from column v to v + 8
 };
 
 static __device__ __forceinline__ uint64_t smem_desc_at(uint32_t base, uint32_t high,

@@ -61,7 +61,7 @@ static __device__ __forceinline__ void tma_load_1d_multicast(void *to, const voi
 
 // Host: encodes the tensor map of x [T,heads,K], bf16 (cuTensorMapEncodeTiled). A box
 // is 64 channels of one head in `rows` rows, written as a swizzle128 tile. Rows past T
-// are read as zero. Returns 0 if the driver does not support the call.
+// are read as zero. Returns 0 if the driver lacks or rejects the call.
 static inline int tensor_map_of_heads(CUtensorMap *map, const void *x, int64_t T,
                                       int heads, int K, uint32_t rows)
 {

@@ -8,9 +8,9 @@
 #include "decay.cuh"
 
 // Each odd block row of a matrix of s x s blocks has a block directly left of the
-// diagonal. Among the rows of these blocks, `block_row` returns the r-th, and
-// `block_anchor` the first row of the same block. `block_column` returns the r-th
-// column.
+// diagonal. Counted over all these blocks, `block_row` returns the r-th row,
+// `block_column` the r-th column, and `block_anchor` the first row of the block that
+// has the r-th row.
 static __device__ __forceinline__ int block_row(int r, int s)
 {
     return (r & ~(s - 1)) * 2 + s + (r & (s - 1));

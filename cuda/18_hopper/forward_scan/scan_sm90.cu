@@ -86,8 +86,8 @@ struct keeps_nothing {
 template <int K>
 struct keeps_states {
     unsigned char (*staged)[TILE_BYTES];         // K / 64 tiles of h, one of v_new
-    unsigned char *h, *v_new;                    // this chunk's, these columns
-    int64_t h_step, v_step;                      // bytes to the next chunk's
+    unsigned char *h, *v_new;                    // global memory, this chunk's columns
+    int64_t h_step, v_step;                      // bytes between adjacent chunks
     int columns;                                 // V / 64
 
     __device__ __forceinline__ void stage_h(const uint32_t (*a)[4])
@@ -120,9 +120,9 @@ struct keeps_states {
 
 // A scan step has two halves. `new_values` computes v_new and q S from the state before
 // the chunk. `update_state` adds v_new to the state and Aqk v_new to o. The compiler
-// makes every loop head wait for all products. An iteration runs update_state, then
-// new_values of the next chunk, which overlaps with the end of update_state. At the end
-// of new_values no product is in flight, so the wait costs no time.
+// makes every loop head wait for all products. No product is in flight at the end of
+// new_values, so an iteration runs update_state, then new_values of the next chunk
+// (concurrently with the end of update_state).
 template <class Consumer>
 static __device__ __forceinline__ void scan_chunks(Consumer c, int count, float (*S)[4])
 {
@@ -139,10 +139,10 @@ static __device__ __forceinline__ void scan_chunks(Consumer c, int count, float 
 // ---- one gate per channel (KDA)
 //
 // y = v - k~ S, v_new = A beta y, S <- Lambda S + kg^T v_new, o = qg S + Aqk v_new.
-// Each wait for a product is as late as possible. The critical path is k~ S, v_new and
-// S. The products for o overlap with this path. `update_state` stores rows of the
-// previous chunk's o during the product that adds v_new to S. With two warpgroups
-// (O_EARLY) new_values stores these rows, while the other warpgroup runs products.
+// Each wait for a product is as late as possible. The critical path is k~ S, v_new, S.
+// Products for o overlap with this path. `update_state` stores rows of the previous
+// chunk's o during the product that adds v_new to S. With two warpgroups (O_EARLY),
+// new_values stores these rows instead, while the other warpgroup runs products.
 template <int K, int WGS, int blocks, scan_kind kind, class Keep>
 struct kda_consumer {
     enum { LD = 64 * WGS + PAD, O_EARLY = WGS == 2 };    // LD: row stride of v and o
@@ -231,8 +231,8 @@ struct kda_consumer {
 
 // ---- one gate per head (GDN)
 
-// With the raw k and q: y = v - F (k S), v_new = A beta y, S <- decay S + k^T (B
-// v_new), o = Q (q S) + Aqk v_new. One copy of k in shared memory serves two products.
+// With raw k and q, and row factors F, B, Q (gdn_row_factors): y = v - F (k S), v_new =
+// A beta y, S <- decay S + k^T (B v_new), o = Q (q S) + Aqk v_new.
 template <int K, int WGS, int blocks, scan_kind kind, class Keep>
 struct gdn_consumer {
     enum { LD = 64 * WGS + PAD };        // row stride of v and o
@@ -393,7 +393,7 @@ static __global__ __launch_bounds__(128 * WGS + 128, 1) void scan_kernel(
         setmaxnreg_inc<scan_registers<WGS>::CONSUMER>();
         scan_consumer_warpgroup<blocks>(x, z, n, v0, smem, keeps_nothing<K>{});
     }
-    if (blocks > 1) cluster_sync();      // the other block may still write here
+    if (blocks > 1) cluster_sync();      // the other block may still arrive at `empty`
 }
 
 // The storage of a scan that also stores states. Each warpgroup also has K / 64 tiles
@@ -443,7 +443,7 @@ static __global__ __launch_bounds__(128 * WGS + 128, 1) void scan_keeping_kernel
             x, z, n, v0, smem.in,
             keeps_states_of<K, WGS>(x, to, z, n, v0, smem.out.tile[wg]));
     }
-    if (blocks > 1) cluster_sync();      // the other block may still write here
+    if (blocks > 1) cluster_sync();      // the other block may still arrive at `empty`
 }
 
 // Returns 0 if the driver cannot encode the tensor maps of the caller's k and q.

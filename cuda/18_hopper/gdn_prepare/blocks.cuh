@@ -11,10 +11,10 @@
 // A lane has two rows of a block, g = lane / 4 and g + 8, as d[2][4]. In each row the
 // lane has four columns, starting at 4 * (lane % 4): two in d[0] and two in d[1]. In
 // bf16 these four elements are 8 contiguous bytes. For the tensor core a block is an
-// accumulator with permuted columns, which is valid because a sum may run in any order
-// that both operands share.
+// accumulator with permuted columns. The result of a product is the same, because both
+// operands permute the columns that the product sums over.
 
-// A 16x16 block in fp32, inverted in place. Two blocks cover all shared-memory banks.
+// A 16x16 block in fp32, inverted in place. Rows of two blocks cover all banks.
 struct block16 { float x[SUBCHUNK][SUBCHUNK + 4], pad[16]; };
 
 static __device__ __forceinline__ int lane_row(void) { return threadIdx.x % 32 / 4; }
@@ -116,9 +116,9 @@ static __device__ __forceinline__ void store_scores(const struct head_of_chunk &
 
 // The decay from row j to row i of a later subchunk I (16 rows) is the product of two
 // decays: from row j to the first row of I, and from that row to row i. Both decays are
-// at most 1 for any gate. `to[row_pairs_before(I) + j]` has the first decay times the
-// norm. `q[i]` and `k[i]` have the second decay times the norm. `k[i]` also includes
-// beta and the sign of -L.
+// at most 1 for any gate. `to[row_pairs_before(I) + j]` has the first decay times
+// norm[j].y. `q[i]` and `k[i]` have the second decay times norm[i].x or norm[i].y.
+// `k[i]` also includes beta and the sign of -L.
 struct pair_factors { float q[CHUNK], k[CHUNK], to[96]; };
 
 static __device__ __forceinline__ int row_pairs_before(int I)
@@ -132,8 +132,8 @@ static __device__ __forceinline__ int below_diagonal(int I, int J)
     return I * (I - 1) / 2 + J;
 }
 
-// Products of rows in shared memory, as 16x16 blocks. A block is stored lane by lane.
-// Entry (I, J), J <= I, is block (I, J) of q k^T or block (J, I) of k k^T (symmetric).
+// Products of rows in shared memory, as 16x16 blocks, each stored lane by lane. Entry
+// (I, J), J <= I, has block (I, J) of q k^T in `qk`, but block (J, I) of k k^T in `kk`.
 typedef float4 scores[SUBCHUNKS * (SUBCHUNKS + 1) / 2][2][32];
 
 // Scales the scores of block (I, J), J < I, and stores the block of Aqk.
@@ -237,8 +237,8 @@ struct __align__(1024) gdn_prepare_storage {
     float G[heads_by_warp ? HEADS_PER_BLOCK : 1][CHUNK],
         beta[heads_by_warp ? HEADS_PER_BLOCK : 1][CHUNK];
     float2 norm[CHUNK];                  // scale / |q|, 1 / |k|, 0 past the end
-    struct token_range z;                // kept here to free registers:
-    int c, n, heads;                     // the chunk, the first head, how many
+    struct token_range z;                // z to heads are here to free registers
+    int c, n, heads;                     // the chunk, first head, number of heads
 };
 
 // Loads rows of q and k of query/key head m into tiles, with 0 past the chunk's end.
@@ -316,8 +316,8 @@ static __device__ __forceinline__ void store_blocks(
     }
 }
 
-// Stores beta in the block saved for backward. Also stores the norms, once for all
-// value heads of a query/key head.
+// Saves beta for backward. Also saves the norms, once for all value heads of a
+// query/key head.
 template <class Storage>
 static __device__ __forceinline__ void save_row_scalars(const struct forward_params &x,
                                                         const Storage &smem, int kv)

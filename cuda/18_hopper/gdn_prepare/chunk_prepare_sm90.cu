@@ -59,7 +59,7 @@ static __device__ __forceinline__ struct head_of_chunk head_of_chunk(
 // Computes a head's factors with one warp. A (1 + L) = 1 and N = -L give the block
 // columns of A from the last to the first:
 //     A_IJ = (sum_M A_IM N_MJ) A_JJ,  J < M <= I.
-// All of A is in registers, but only one block column of N is needed at a time. Two
+// All of A is in registers. Of N, only one block column is needed at a time. Two
 // diagonal blocks are inverted at a time, each by half a warp.
 static __device__ __forceinline__ void head_by_warp(const struct head_of_chunk &w,
                                                     const scores &qk, const scores &kk,
@@ -78,7 +78,7 @@ static __device__ __forceinline__ void head_by_warp(const struct head_of_chunk &
             diagonal_scores(w, J - 1, qk, kk, own.block16[0]);
             diagonal_scores(w, J, qk, kk, own.block16[1]);
             __syncwarp();
-            const int column = (threadIdx.x + 4 * J) % 16; // varies: not kept live
+            const int column = (threadIdx.x + 4 * J) % 16; // 4 J saves a register
             invert_block16(own.block16[threadIdx.x % 32 / 16].x, column);
         }
         load_block16(d, own.block16[J % 2]);
@@ -140,7 +140,7 @@ static __device__ __forceinline__ void head_by_four_warps(
 // `blocks` thread blocks share `kv` value heads. A block has at most `heads` heads.
 struct head_shares { int kv, heads; uint32_t blocks, H; };
 
-// Bound: memory. Per token and query/key head 4K bytes are read and 4K bytes are
+// Bound: memory. Per token and query/key head 4K bytes are read and up to 4K bytes are
 // written. Per token and value head 2.5C + 13 bytes are written. Flops: 4 C^2 K per
 // chunk and query/key head, and the inverses. Registers: 80, six blocks per SM.
 //

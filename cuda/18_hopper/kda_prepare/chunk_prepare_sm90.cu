@@ -176,7 +176,7 @@ static __device__ __forceinline__ void underflow_block16(
         const int there = j <= i && I * SUBCHUNK + i < z.len;
         y[x / 4][x % 4] = there ? storage.block16[I][of_k][i][j] : 0.0f;
     }
-    __syncthreads();                     // then the next chunk's rows may be loaded
+    __syncthreads();                     // reads end before new rows are loaded
 }
 
 // ---- the kernel

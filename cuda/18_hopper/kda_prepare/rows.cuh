@@ -13,9 +13,9 @@
 // subchunk. `ahead1`, `ahead2` and `ahead3` hold k decayed to the start of the first,
 // second and third subchunk after the row's subchunk.
 //
-// Once the scores are computed, the operands of the inverse overwrite ahead1 to ahead3:
-// L in the first half, and in the second half the inverted diagonal blocks, as
-// fragments (A) and in fp32 (block16).
+// Once the scores are computed, the operands of the inverse overwrite ahead1 to ahead3.
+// half[0] then has L, and half[1] has the inverted diagonal blocks, as fragments (A)
+// and in fp32 (block16).
 struct channel_half {
     unsigned char q[TILE_BYTES], k[TILE_BYTES], g[TILE_BYTES];
     union {
@@ -54,7 +54,7 @@ struct kda_prepare_storage {
     uint64_t full;                       // a chunk's rows have arrived
     struct chunk_position position[2];   // of the current chunk and the next
     int first_chunk;                     // of the stretch
-    int qk_head, saved_head;             // saved_head: qk_head, or -1: norms not saved
+    int qk_head, saved_head;             // saved_head: -1 if norms are not saved
 };
 
 struct inverse_storage {
@@ -153,7 +153,7 @@ static __device__ __forceinline__ void load_next_chunk(
 }
 
 // Returns the tokens of the block's chunk number `chunk` (0, 1, ...). Every call reads
-// these numbers from shared memory.
+// the position from shared memory.
 template <int K>
 static __device__ __forceinline__ struct token_range position_of(
     const struct kda_prepare_storage<K> &smem, int chunk)
@@ -246,7 +246,7 @@ static __device__ __forceinline__ int decay_sums(
 // Computes |q|^2 and |k|^2 of the rows as the diagonals of q q^T and k k^T, on the
 // tensor core from the raw rows. Also computes the diagonal of q k^T, which has no
 // decay. Operand A has eight rows of q and the eight rows of k of the same tokens. The
-// norms are also stored in the block saved for backward.
+// norms are also saved for backward.
 template <int K>
 static __device__ __forceinline__ void row_norms(const struct forward_params &x,
                                                  int len, int c, int first,
@@ -335,10 +335,10 @@ static __device__ __forceinline__ void store_scaled_pair(unsigned char *to,
     *(uint32_t *)to = pack_bf16x2(x[0] * f[0], x[1] * f[1]);
 }
 
-// Converts a thread's rows to chunk factors and to operands of the scores. Every decay
-// across a boundary of the row's subchunk is F = exp2(G) or B = exp2(G_last - G), times
-// decays over whole subchunks, and therefore at most 1. B is exp2(G_last) / F. On the
-// underflow path 1 / F may be infinite, so B is a separate exponential.
+// Converts a thread's rows to chunk factors and to operands of the scores. Let F =
+// exp2(G) and B = exp2(G_last - G). Every decay across a boundary of the row's subchunk
+// is F or B times decays over whole subchunks, so it is at most 1. B is exp2(G_last) /
+// F. On the underflow path 1 / F may be infinite, so B is a separate exponential.
 template <int K, int underflow>
 static __device__ __forceinline__ void rows_to_factors(
     const struct thread_rows<K> &w, const float (*G)[2], const struct subchunk_decay &f,
@@ -355,8 +355,8 @@ static __device__ __forceinline__ void rows_to_factors(
     enum { HALF = thread_rows<K>::ROWS / 2 };
     #pragma unroll
     for (int i = 0; i < HALF; i++) {
-        const uint32_t line = opaque(w.at ^ i << 4); // row_offset of i and i + HALF
-        const uint32_t lines[2] = { line, line ^ HALF % 8 << 4 };
+        const uint32_t line = opaque(w.at ^ i << 4);
+        const uint32_t lines[2] = { line, line ^ HALF % 8 << 4 }; // row_offset - 128 r
         float kB[2][2];
         #pragma unroll
         for (int j = 0; j < 2; j++) {
@@ -391,7 +391,7 @@ static __device__ __forceinline__ void rows_to_factors(
                 store_scaled_pair(m.ahead2[0] + at, kB[j], f.ahead1);
                 if (w.I < 1) store_scaled_pair(m.ahead3 + at, kB[j], f.ahead2);
             }
-        compiler_fence(); // two rows' registers at a time
+        compiler_fence(); // keeps later loads below, to save registers
     }
 }
 

@@ -20,7 +20,7 @@ static __device__ __forceinline__ void map_producer_warpgroup(
         scan_producer_warp<PIPE_K, 0, MAP_V_LANES, blocks>(x, z, n, v0, smem);
 }
 
-// Starts a step of the scan: waits for k~, and for h_ext sets `y` to the chunk's v.
+// Starts a step of the scan: waits for k~. For h_ext, also sets `y` to the chunk's v.
 template <int K, int WGS>
 static __device__ __forceinline__ void begin_step(
     float (*y)[4], int chunk, int of_v, struct scan_storage<K, WGS, MAP_SCAN, 1> &smem)
@@ -116,9 +116,9 @@ static __device__ __forceinline__ void gdn_map_consumer(
 }
 
 // If `walks` is 0, a launch computes the maps of all token ranges whose entry in x.want
-// is set. If `walks` is 1, a launch extends map `from` (-1: the identity) of a rank's
-// only segment over one window of chunks, and stores the result as map `to`. The next
-// window's factors are computed concurrently. If `only_h` is 1, M is not computed.
+// is set. If `walks` is 1, a launch continues map `from` (-1: starts the map) of a
+// rank's only segment over one window of chunks, and stores the result as map `to`. The
+// next window's factors are computed concurrently. If `only_h` is 1, M is not computed.
 struct map_walk { int walks, from, to, only_h; };
 
 // Computes a thread's part of a map. `v0` is the block's first column.
@@ -176,7 +176,7 @@ static __global__ __launch_bounds__(128 * WGS + 128, 1) void maps_kernel(
         setmaxnreg_inc<scan_registers<WGS>::CONSUMER>();
         map_consumers<K, WGS, kda, blocks>(x, w, z, n, v0, of_v, smem);
     }
-    if (blocks > 1) cluster_sync();      // the other block may still write here
+    if (blocks > 1) cluster_sync();      // the other block may still arrive at `empty`
 }
 
 template <int K, int WGS, int kda, int blocks>
