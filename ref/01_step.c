@@ -29,7 +29,7 @@ static void write_state(int K, int V, enum kcp_layout layout, double S[K][V],
             to[layout == KCP_KV ? i * V + v : v * K + i] = S[i][v];
 }
 
-/* Computes one token of one head. The argument `x` is the token's v:
+/* Computes one token of one head (the argument `x` is the token's v):
  *   S <- diag(exp g) S      e = v - S^T k      S <- S + k (beta e)^T
  * If Sd [K,V] is not NULL, stores in Sd the state between decay and update, because
  * the adjoint needs this state. e [V] is always written. */

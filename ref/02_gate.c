@@ -81,7 +81,7 @@ static double gate_backward(const struct kcp_gate *a, double x, double A_log, do
     }
 }
 
-/* beta = s sigmoid(raw), s = 1 or 2. Gradient of raw: dbeta s sigma (1 - sigma). */
+/* Returns beta = s sigmoid(raw), s = 1 or 2, or beta = raw, depending on `form`. */
 static double beta_of(enum kcp_beta_form form, double raw)
 {
     const double s = form == KCP_BETA_SIGMOID2 ? 2 : 1;
@@ -95,8 +95,8 @@ static double beta_backward(enum kcp_beta_form form, double raw, double dbeta)
 }
 
 /* G_t = log2(e) times the sum of g over the chunk's tokens up to t. Each segment starts
- * a new chunk. Gates below -750 become -750, because exp(-750) is 0 in double.
- * Otherwise a gate of -1e30 (a reset) would round away the sum's other gates. */
+ * a new chunk. Gates below -750 become -750, because a gate of -1e30 (a reset) would
+ * round away the sum's other gates. The decay stays 0: exp(-750) is 0 in double. */
 static void chunk_sum(const struct kcp_gate *a)
 {
     const int HV = a->HV, KG = a->KG, *cu = a->cu;
@@ -165,7 +165,7 @@ int ref_gate(struct kcp_gate *a)
     if (refused) return refused;
     const int64_t rows = a->T * a->H;
     if (a->pass == KCP_FORWARD && ((a->q && !a->rstd_q) || (a->k && !a->rstd_k)))
-        return kcp_refuse(KCP_BAD, "02_gate: rstd_q, rstd_k: it is missing");
+        return kcp_refuse(KCP_BAD, "02_gate: q needs rstd_q, and k needs rstd_k");
     if (a->pass == KCP_FORWARD) {
         if (a->q) norm(rows, a->K, a->l2norm, a->q_raw, a->q, a->rstd_q);
         if (a->k) norm(rows, a->K, a->l2norm, a->k_raw, a->k, a->rstd_k);

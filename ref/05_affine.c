@@ -12,7 +12,7 @@
 #include <string.h>
 
 /* Computes one chunk of one value head, columns j0 .. j1-1 of X [K,V+K]:
- *   y <- [u | 0] - w X        X <- Λ X + kg^T y.
+ *   y <- [u | 0] - w X        X <- Λ X + kg^T y        (Λ = diag(exp2(G_last))).
  * y [c,V+K] is scratch. All rows of y are computed before X changes, because w X uses X
  * before the decay. */
 static void chunk_map(const struct kcp_affine *a, int64_t t0, int c, int n, int j0,

@@ -18,8 +18,8 @@ static int64_t pieces(enum kcp_spread spread, int64_t length, int R, int64_t str
 }
 
 /* owner_of() returns the rank that owns range i of a sequence. begin_of() returns the
- * range's first token: floor(i length / P) if the P ranges are not stripes. begin_of()
- * computes no product that can overflow. */
+ * range's first token, without overflow: min(i * stripe, length) if the ranges are
+ * stripes, otherwise floor(i * length / P), where P is the number of ranges. */
 //> zigzag
 static int owner_of(enum kcp_spread spread, int64_t i, int R)
 {
@@ -43,7 +43,7 @@ static const char *refuse(enum kcp_spread spread, int N, const int64_t *cu, int 
 {
     if ((int)spread < KCP_CONTIGUOUS || (int)spread > KCP_STRIPED)
         return "the layout is not contiguous, zigzag or striped";
-    if (N < 0 || !cu || cu[0] != 0) return "cu_seqlens does not begin with 0";
+    if (N < 0 || !cu || cu[0] != 0) return "N < 0, or cu_seqlens[0] is not 0";
     if (R < 1 || R > 65536) return "R, the number of ranks, is not in 1..65536";
     if (spread == KCP_STRIPED && stripe < 1)
         return "the stripe is too short: expected 1 token or more per stripe";

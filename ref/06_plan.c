@@ -187,7 +187,7 @@ static int *context(struct kcp_plan *p, int r, int Wc, int *at)
     x->begin = p->cuts[r];
     x->end = p->cuts[r + 1];
     x->conv1d_kernel_size = Wc;
-    x->is_first_rank = x->is_last_rank = 1;     /* holds for an empty rank */
+    x->is_first_rank = x->is_last_rank = 1;     /* for an empty rank */
 
     x->cu = at;
     at += x->NS + 1;

@@ -3,8 +3,8 @@
  * Book: chapter 06, "The next batch".  Checked by: tests/06_plan/refresh.c.
  * Next: ref/07_merge.c.
  *
- * If two batches differ only in the lengths of sequences, a CUDA graph or an args
- * struct that points into the plan stays valid. */
+ * If two batches differ only in the lengths of sequences, the second plan is copied to
+ * the first, so that pointers into the first (args structs, CUDA graphs) stay valid. */
 #include "checked.h"
 
 #include <string.h>

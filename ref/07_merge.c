@@ -90,8 +90,8 @@ const struct kcp_mapops ref_mapops = {
     "reference", sizeof(double), apply, compose, copy, &kcp_diagonal_mapops, 0 };
 
 /* Applies maps j0 .. j1-1 [R,HV,K,V+K] to S [HV,K,V], where `range` is {j0, j1}:
- *   S = h_j0;    S <- M_j S + h_j,    j = j0+1 .. j1-1    (forward)
- *   S = h_j1-1;  S <- M_j^T S + h_j,  j = j1-2 .. j0      (backward)
+ *   S = h_{j0};    S <- M_j S + h_j,    j = j0+1 .. j1-1    (forward)
+ *   S = h_{j1-1};  S <- M_j^T S + h_j,  j = j1-2 .. j0      (backward)
  * An empty range gives S = 0. */
 //> merge
 int ref_merge(struct kcp_merge *a)

@@ -10,8 +10,8 @@
 
 /* Computes, from dO, the gradients within a chunk:
  *   dAqk = scale tril(dO v_new^T)          dv_local = tril(Aqk)^T dO.
- * Row t of these matrices is token t, and column j is token j of the chunk. Aqk already
- * includes scale. Elements of dAqk to the right of the diagonal are set to 0. */
+ * Row t of each array is token t. Column j of Aqk and dAqk is token j of the chunk. Aqk
+ * already includes scale. dAqk is set to 0 to the right of the diagonal. */
 static void local(const struct kcp_chunk_backward *a, int n, int64_t t0, int rows)
 {
     const int HV = a->HV, V = a->V, C = a->C;
@@ -38,7 +38,7 @@ static void local(const struct kcp_chunk_backward *a, int n, int64_t t0, int row
 
 /* Computes dS at the start of one chunk from dS at the chunk's end:
  *   dU = kg dS + dv_local          (first, with dS before the decay)
- *   dS <- Lambda dS + scale qg^T dO - w^T dU.
+ *   dS <- Λ dS + scale qg^T dO - w^T dU          (Λ = diag(exp2(G_last))).
  * For GDN, this function computes kg = exp2(G_last - G) k and qg = exp2(G) q. dS [K,V]
  * is updated in place. */
 static void reverse(const struct kcp_chunk_backward *a, int n, int64_t t0, int rows,

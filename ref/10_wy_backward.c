@@ -9,13 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One chunk of value head n (query/key head m). Row i of every array is the chunk's
- * token i. E = exp2(G), D_ij = exp2(G_i - G_j), k~ = E k. */
+/* One chunk of value head n (query/key head m). Row i of every array except h and dS is
+ * the chunk's token i. E = exp2(G), D_ij = exp2(G_i - G_j), k~ = E k. */
 struct wy_chunk {
     int n, m, rows, kda, H, HV, K, V, C, KG;
     double scale;
     const void *q, *k, *v, *G, *beta, *A, *v_new, *dO, *dAqk, *dU;    /* inputs */
-    const void *h, *dS;                      /* [HV,K,V] h: chunk's start, dS: end */
+    const void *h, *dS;                  /* [HV,K,V] state at start, gradient at end */
     void *dq, *dk, *dv, *dbeta, *dg;         /* outputs */
     void *dq1, *dk_s, *dw, *dkgb, *dq2, *dk2, *dkt;          /* scratch [C,K] */
     void *dvb, *dA, *X, *dL, *dG;            /* [C,V], three of [C,C], [C,KG] */

@@ -10,7 +10,7 @@
 #include <string.h>
 
 /* Tokens t0 .. t0+rows-1 of one chunk of value head n, and scratch for one segment and
- * head. */
+ * head. In this file Λ = diag(exp2(G_last)), the decay over the chunk. */
 struct reverse_scan {
     const struct kcp_merge_backward *a;
     int n, rows;
@@ -19,8 +19,8 @@ struct reverse_scan {
 };
 
 /* For KDA, key() returns token t's row of kg, and *e = 1. For GDN, key() returns the
- * row of k, and *e k is kg. query() returns the row of qg (KDA) or q (GDN), and its *e
- * includes scale. */
+ * row of k, and kg is *e times the row. query() returns the row of qg (KDA) or q (GDN),
+ * and its *e includes scale. */
 static const double *key(const struct reverse_scan *x, int64_t t, double *e)
 {
     const struct kcp_merge_backward *a = x->a;
@@ -47,7 +47,7 @@ static const double *query(const struct reverse_scan *x, int64_t t, double *e)
     return q[t][x->n / (a->HV / a->H)];
 }
 
-/* X <- Lambda X + d, where rows of X [K,cols] are `pitch` numbers apart */
+/* X <- Λ X + d, where rows of X [K,cols] are `pitch` numbers apart */
 static void decay_add(const struct reverse_scan *x, int cols, int pitch, void *X_)
 {
     const int K = x->a->K, KG = x->a->KG, kda = x->a->model == KCP_KDA;
@@ -65,7 +65,7 @@ static void decay_add(const struct reverse_scan *x, int cols, int pitch, void *X
 
 /* Computes dh_ext at the chunk's start from dh_ext at the chunk's end:
  *   dU      = kg dh_ext + dv_local
- *   dh_ext <- Lambda dh_ext + scale qg^T dO - w^T dU.
+ *   dh_ext <- Λ dh_ext + scale qg^T dO - w^T dU.
  * Neither h nor v_new is read, so the map does not depend on states. The buffer dU
  * holds one token's row, and d holds the sum over tokens. */
 static void back_h(const struct reverse_scan *x, int pitch, void *dh_)
@@ -92,7 +92,7 @@ static void back_h(const struct reverse_scan *x, int pitch, void *dh_)
     //< back
 }
 
-/* Updates N = M^T by one chunk: N <- Lambda N - w^T (kg N) */
+/* Updates N = M^T by one chunk: N <- Λ N - w^T (kg N) */
 static void back_M(const struct reverse_scan *x)
 {
     const int HV = x->a->HV, K = x->a->K, n = x->n;

@@ -57,7 +57,7 @@ static const double *row(const struct rows *a, const struct around *z, int64_t t
     return t < z->high ? a->x + t * a->D : a->after + (z->high_at + t) * a->D;
 }
 
-/* pre_t = bias + sum_{j<Wc} weight_j x_{t+j-Wc+1}; taps before the first row are 0. */
+/* pre_t = bias + sum_{j<Wc} weight_j x_{t+j-Wc+1}, with x = 0 before row z.start. */
 static void window(const struct kcp_conv *a, const struct rows *x, int s,
                    const double *w, double *pre)
 {

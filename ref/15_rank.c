@@ -99,8 +99,8 @@ static int tile_states(struct spike_rank *x)
     return status;
 }
 
-/* Writes ht and ot of the sequences that end on this rank, or, if `back` is 1, dh0 and
- * do0 of the sequences that start on this rank. */
+/* Writes ht of the sequences that end on this rank and ot of empty sequences, or, if
+ * `back` is 1, dh0 and do0. 15_repeat.c writes ot and do0 of the other sequences. */
 static void leave(const struct spike_rank *x, int back)
 {
     const struct kcp_scan *a = x->a;

@@ -6,8 +6,8 @@
  * Each segment contributes one row. In forward this row is the segment's last output,
  * which later segments may repeat. In backward the row is the sum of the gradients of
  * the dropped tokens at the segment's start. This sum is part of the gradient of an
- * earlier segment's output. Every rank gathers the rows of all segments and adds them
- * in segment order, so the sums do not depend on which rank holds a segment. */
+ * earlier segment's output. Every rank gathers the rows of all segments. Backward adds
+ * rows in a fixed order, so the sums do not depend on which rank holds a segment. */
 #include "15_scan.h"
 
 #include <string.h>
@@ -126,8 +126,8 @@ static int64_t collect(const struct spike_rank *x, int64_t t0, int64_t t1, doubl
 }
 
 /* Sets the row of segment s to the sum of do_ over the dropped tokens at the start of
- * s. The flag is 1 if a token of s is not dropped or if the sequence ends in s. In both
- * cases, no gradient of a later segment belongs to an output before s. */
+ * s. The flag is 1 if a token of s is not dropped or if the sequence ends in s, because
+ * then no token after s repeats an output before s. */
 static void first_of(struct spike_rank *x, int s)
 {
     const struct kcp_scan *a = x->a;

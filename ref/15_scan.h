@@ -49,13 +49,13 @@ struct spike_rank {
     struct rank_arrays own;                /* freed at the end */
     double *alpha;                         /* [K] */
     double **node, *spare;                 /* C maps [HV,K,V+K]; scratch */
-    double **before, **after;              /* [C] states before and after each token */
+    double **before, **after;          /* [C] states before, gradients after tokens */
     double *maps, *states, *ends;          /* one row per segment */
     double *dO, *tile_h, *part;            /* [T,HV,V], [NC,HV,K,V], [NS,HV (K+1) D] */
     double *rows, *all;                    /* gathered by 15_repeat.c */
 };
-/* A tile: n tokens of segment s, beginning with token t0. In backward, token e of a
- * tile is counted from the tile's end. */
+/* A tile: n tokens of segment s, beginning with token t0. In backward, node[e] and
+ * after[e] belong to token n-1-e of the tile, i.e. e is counted from the end. */
 struct tile { int s, n; int64_t t0; };
 //< rank-structs
 

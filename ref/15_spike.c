@@ -1,7 +1,7 @@
 /* 15_spike.c -- the gates and the map of one Spike-KDA token, and the adjoints of both.
  *
  * Book: chapter 15.
- * Checked by: tests/15_scan/checks.c (differences, chapter 01's step).
+ * Checked by: tests/15_scan/checks.c (finite differences and chapter 01's step).
  * Next: ref/15_step.c. */
 #include "15_scan.h"
 #include "sigmoid.h"

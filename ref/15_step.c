@@ -1,6 +1,6 @@
 /* 15_step.c -- Spike-KDA token by token, and its adjoint: the oracle of chapter 15.
  *
- * Book: chapter 15.  Checked by: tests/15_scan/checks.c (differences).
+ * Book: chapter 15.  Checked by: tests/15_scan/checks.c (finite differences).
  * Next: ref/15_tree.c.
  *
  * The oracle uses no ranks, tiles or maps, and stores the states of all tokens of a
@@ -86,7 +86,7 @@ static void head(const struct kcp_scan *a, int j, double *S, double *dS, double 
     memcpy((double *)a->do0 + j * V, last, sizeof *last * V);
 }
 
-/* Computes all sequences on one rank, so plan->R is 1. An empty sequence has ht = h0,
+/* Computes all sequences on one rank; plan->R must be 1. An empty sequence has ht = h0,
  * ot = o0, dh0 = dht and do0 = dot. */
 int ref_scan_step(struct kcp_scan *a)
 {

@@ -4,7 +4,7 @@
  * Next: the book's recipe for a new model.
  *
  * This file computes the model's form (w, u, kg, qg and Aqk of all chunks) and passes
- * it to stages 04, 05, 07, 09, 11 and 12. All models, even KDA, run the same code. */
+ * it to stages 04, 05, 07, 09, 11 and 12. KDA is a special case of DPLR and GDN-2. */
 #include "16_family.h"
 #include "moves.h"
 
@@ -113,8 +113,8 @@ static int reverse(struct family_rank *x, int part)
     return ref_chunk_backward(&c);
 }
 
-/* Copies each token's dO to the token's last row of the form, which computes o. The
- * other rows stay 0. */
+/* Copies each token's dO to the last of the token's rows of the form, because this row
+ * computes o. The other rows stay 0. */
 static void spread(struct family_rank *x)
 {
     const int64_t row = (int64_t)x->a->HV * x->a->V, m = x->m->rows;

@@ -4,8 +4,8 @@
  * Next: ref/16_gla.c, the shortest model; ref/16_family.c, which runs any model.
  *
  * A model has four functions. `step` and `adjoint` compute one token. `form` computes
- * w, u, kg, qg and Aqk of one chunk. These arrays are the chunk's form. `form_back` is
- * the adjoint of `form`. The scans of chapters 04, 05, 09 and 11 read the form:
+ * the form of one chunk: the arrays w, u, kg, qg and Aqk. `form_back` is the adjoint of
+ * `form`. Chapters 04, 05, 09 and 11 read the form, with Λ = diag(exp2(G_last)):
  *   v_new = u - w S      o = scale qg S + tril(Aqk) v_new      S <- Λ S + kg^T v_new.
  * If a token needs two rows of the form (DPLR: one for b, one for k), a chunk of C
  * tokens has 2 C rows. The scans' code is the same for 1 and for 2 rows per token. */
@@ -40,9 +40,9 @@ struct family_chunk {
     struct family_rows q, k, v, a, b, omega, dO;      /* d is NULL in forward */
     struct family_rows bk;                 /* scratch [C,K] and its gradient */
     struct family_rows G;                  /* G in base 2, dG */
-    struct family_rows u, w, kg, qg, Aqk;  /* in d: outputs of form(), initially 0 */
-    struct family_rows v_new, dU, dAqk;    /* in x: inputs of form_back() */
-    const double *h, *dh;                  /* [K,V] at chunk's start; at chunk's end */
+    struct family_rows u, w, kg, qg, Aqk;  /* outputs of form() in .d, initially 0 */
+    struct family_rows v_new, dU, dAqk;    /* inputs of form_back() in .x */
+    const double *h, *dh;                  /* [K,V] state at start, gradient at end */
     void *L, *z;                           /* scratch [C,C], [C,V] */
 };
 //< chunk-structs

@@ -86,7 +86,7 @@ void family_clear(const struct kcp_family *a)
     zero(a->domega, value);
 }
 
-/* Computes all sequences on one rank, so plan->R is 1. Forward computes o and ht.
+/* Computes all sequences on one rank; plan->R must be 1. Forward computes o and ht.
  * Backward computes all gradients from do_ and dht. An empty sequence has ht = h0 and
  * dh0 = dht. */
 int kcp_family_walk(const struct family_model *m, const struct kcp_family *a)

@@ -54,8 +54,8 @@ static void multiply(struct fragment_d *to, const struct fragment_d *d,
 }
 
 //> rung
-/* times_w() computes y^T = S^T w^T. add_kg() computes S^T += x^T kg, where m->y is x =
- * u - y. Each adds its reads of shared memory to *times: 4 or more per ldmatrix. */
+/* times_w() computes y^T = S^T w^T. add_kg() computes S^T += x^T kg, with x stored in
+ * m->y. Each adds its reads of shared memory to *times: 4 or more per ldmatrix. */
 static void times_w(struct warp *m, int K, int64_t *times)
 {
     memset(m->y, 0, sizeof m->y);
@@ -104,8 +104,8 @@ static void between(const struct kcp_ladder *a, struct warp *m, struct block_tok
         }
 }
 
-/* Computes all chunks of segment s. If a->work holds one int64_t, this number
- * increases by the reads of shared memory by ldmatrix instructions. */
+/* Computes all chunks of segment s. If a->work is one int64_t, adds to it the number of
+ * times that ldmatrix instructions read shared memory. */
 static void chunks(const struct kcp_ladder *a, void *m_, double *S, int wide, int s,
                    int n, int v0)
 {

@@ -20,8 +20,8 @@ void block_launch(void kernel(const struct kcp_ladder *a, int s, int n, int v),
                   const struct kcp_ladder *a);
 
 /* Runs a kernel in which each group of lanes computes `columns` columns of one head's
- * state. m points to the group's data, which has `bytes` bytes. The function `chunks`
- * computes all chunks of segment s. Row j of S [columns,wide] is column v0 + j of the
+ * state. The function `chunks` computes all chunks of segment s; its argument m points
+ * to a group's data of `bytes` bytes. Row j of S [columns,wide] is column v0 + j of the
  * state. `wide` is K rounded up to a multiple of 16, and elements past K or V are 0.
  * Returns KCP_NA if K > 256 or C > 64. */
 int block_columns(const struct kcp_ladder *a, int columns, size_t bytes,
@@ -73,22 +73,22 @@ void block_async(struct block_copies *q, double *to, const double *from, int64_t
 void block_commit(struct block_copies *q);
 void block_wait(struct block_copies *q, int n);
 
-/* Issues the copy of block_async to the copy engine. When the copy completes, 2
- * bytes per number arrive at the barrier `full`. */
+/* Like block_async, but the copy engine copies, and the copy is in no group. When the
+ * copy completes, 2 bytes per number arrive at the barrier `full`. */
 void block_tma(struct block_copies *q, double *to, const double *from, int64_t stride,
                int rows, int columns, struct block_barrier *full);
 void block_carry_out(struct block_copies *q, int which);
 
 /* Runs roles 0 .. roles - 1 over chunks 0 .. chunks - 1, interleaved with the copy
  * engine. step(m, role, i) returns 1 if `role` has finished chunk i, or 0 if `role`
- * must wait. Returns KCP_BAD if all roles wait. */
+ * must wait. Returns KCP_BAD if all roles wait and no copy is in flight. */
 int block_run(int step(void *m, int role, int i), void *m, int roles, int chunks,
               struct block_copies *q);
 
 /* Computes, as wgmma does, D [64,columns] += A [64,16] B [16,columns]. B is in swizzled
  * tiles in shared memory, at the address in the descriptor. A row of a tile is a row of
- * B if mn_major is 1, otherwise a column of B. If the descriptor has an unsupported
- * bit, D becomes NaN. */
+ * B if mn_major is 1, otherwise a column of B. If the descriptor has an unsupported bit
+ * or lacks bit 62 (the swizzle), D becomes NaN. */
 void warpgroup_mma(double *d, int columns, const double (*a)[16], const double *shared,
                    uint64_t descriptor, int mn_major);
 

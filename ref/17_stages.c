@@ -33,7 +33,7 @@ static void stretch(const struct kcp_ladder *a, struct block *m, int s, int n,
 //> loop
 /* Computes all chunks of a segment of head n. On return S [K,V] is the state at the
  * segment's end. Each iteration closes a group of copies, even an empty group, so that
- * the copies of the next chunk are always in the second newest group. */
+ * when iteration i waits, the copies of chunk i are in the second newest group. */
 static void stretch(const struct kcp_ladder *a, struct block *m, int s, int n,
                     double *S)
 {

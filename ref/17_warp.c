@@ -22,8 +22,8 @@ void warp_mma(struct fragment_d *d, const struct fragment_a *a,
         }
 }
 
-/* Returns how many reads of shared memory load eight rows of 16 bytes: the largest
- * number of words in one bank. Shared memory has 32 banks of 4 bytes. */
+/* Returns the number of reads of shared memory that eight rows of 16 bytes need: the
+ * largest number of words in one bank. Shared memory has 32 banks of 4 bytes. */
 static int times_read(const int *byte)
 {
     int most = 1;

@@ -23,10 +23,10 @@ static void add_kg(struct warpgroup *m, int K);
 
 //> products
 /* Returns B's descriptor. In units of 16 bytes, bits 0 .. 13 are the address, bits
- * 16 .. 29 the distance between tiles, and bits 32 .. 45 the distance between groups
- * of eight rows. Bit 62 selects the swizzle of 128 bytes. A row of a K-major tile is
- * a column of B, and one wgmma reads 16 numbers of each row. A row of an MN-major
- * tile is a row of B. */
+ * 16 .. 29 the distance between tiles (unused if K-major), and bits 32 .. 45 the
+ * distance between groups of eight rows. Bit 62 selects the swizzle of 128 bytes. A row
+ * of a K-major tile is a column of B, and one wgmma reads 16 numbers of each row. A row
+ * of an MN-major tile is a row of B. */
 static uint64_t descriptor_k_major(int byte)
 {
     return 1ull << 62 | 64ull << 32 | 1ull << 16 | byte / 16;

@@ -60,7 +60,7 @@ struct kcp_comm {
      * NULL. Returns KCP_NA if a CUDA graph captures the stream. */
     int  (*show)(struct kcp_comm *, const void *mine, void *all, size_t bytes,
                  struct CUstream_st *);
-    int show_waits;            /* 1: show() blocks, so compare equal calls only once */
+    int show_waits;            /* 1: show() blocks; a repeated call is not compared */
     uint64_t agreed[8];        /* digests of calls compared before */
     int agreements;
     struct kcp_window *window; /* memory that other ranks can write; NULL: none */
@@ -68,7 +68,7 @@ struct kcp_comm {
 
 /* A window is memory on a rank's GPU that kernels of other ranks write directly. A
  * window has counters per rank and block (part) of a state. If all ranks have a window,
- * the exchange form `chain` runs one kernel per rank (chapter 20), not messages. */
+ * the form `chain` sends no messages, but runs one kernel per rank (chapter 20). */
 enum { KCP_WINDOW_RANKS = 16 };
 struct kcp_window {
     int R, r, blocks;          /* blocks: maximum number of blocks of a state */
@@ -76,10 +76,10 @@ struct kcp_window {
     int *lost;                 /* if *lost is not 0, kernels stop waiting */
 };
 /* Creates windows for all ranks of a communicator over NCCL. All ranks must call this
- * function. All ranks return KCP_NA if a GPU cannot write another GPU's memory, or if
- * the environment variable KCP_WINDOWS is not 1. kcp_nccl_over, kcp_nccl_by_file and
- * kcp_nccl_threads_run call this function. After kcp_nccl_from or kcp_nccl_split, you
- * may call kcp_nccl_windows, but not while a CUDA graph captures a stream. */
+ * function. All ranks return KCP_NA if R is 1 or more than KCP_WINDOW_RANKS, if a GPU
+ * cannot write another GPU's memory, or if the environment variable KCP_WINDOWS is not
+ * 1. kcp_nccl_over, kcp_nccl_by_file and kcp_nccl_threads_run call this function. After
+ * kcp_nccl_from and kcp_nccl_split you may call it, but not during graph capture. */
 int kcp_nccl_windows(struct kcp_comm *comm);
 
 /* Runs R ranks as threads of this process: calls body(comm, arg) once per rank. Returns
@@ -106,12 +106,12 @@ int kcp_timeout(double *seconds, char *why, size_t n);
  * hangs, or if a rank over threads or NCCL dies, calls on the other ranks fail within
  * KCP_TIMEOUT_S with a one-line reason, and work on their streams ends. */
 
-/* Ranks can use NCCL (KCP_NA if built without CUDA or NCCL). Pointers are to memory of
- * the rank's GPU, and a call returns when its work is on the stream. barrier() waits
- * for the stream and for every rank, at most KCP_TIMEOUT_S. If a rank dies or hangs,
- * the other ranks abort the communicator, so that no stream waits forever. Then
- * barrier() and all later calls return KCP_COMM. Results of work on a stream are valid
- * only after a barrier() that returns KCP_OK.
+/* Ranks can use NCCL. Functions kcp_nccl_* return KCP_NA in a build without CUDA or
+ * NCCL. Pointers are to memory of the rank's GPU. A call returns when its work is on
+ * the stream. barrier() waits for the stream and for every rank, at most KCP_TIMEOUT_S.
+ * If a rank dies or hangs, the other ranks abort the communicator, so that no stream
+ * waits forever. Then barrier() and all later calls return KCP_COMM. Results of work on
+ * a stream are valid only after a barrier() that returns KCP_OK.
  *
  * kcp_nccl_threads_run runs R threads of this process, rank r on GPU r. `body` must not
  * wait for the GPU of another rank (e.g. by cudaFree or cudaDeviceSynchronize on that
@@ -131,10 +131,10 @@ int kcp_nccl_by_file(struct kcp_comm **comm, const char *path, int R, int r, cha
 /* Creates a communicator that uses a caller's ncclComm_t, blocking or not. The caller
  * owns the ncclComm_t: after a failure, calls of this library return KCP_COMM, but the
  * library does not abort the ncclComm_t. Until you abort the ncclComm_t, work on a
- * stream may hang, and so may cudaFree and comm->free, which wait for this work. Call
- * comm->fail or comm->free before you abort or destroy the ncclComm_t. After this call,
- * the library does not use the ncclComm_t. If a rank dies or hangs, the other ranks
- * detect this by NCCL's error, by your watchdog or by the timeout. */
+ * stream may hang, and so may cudaFree and comm->free, which wait for this work. Before
+ * you abort or destroy the ncclComm_t, call comm->fail or comm->free: from then on, the
+ * library does not use the ncclComm_t. If a rank dies or hangs, the other ranks detect
+ * this by NCCL's error, by your watchdog or by the timeout. */
 struct ncclComm;
 int  kcp_nccl_from(struct kcp_comm **comm, struct ncclComm *nccl);
 /* Splits `from`: ranks with the same color form one communicator, ordered by key, then
@@ -215,9 +215,9 @@ struct kcp_halo {
     size_t row_bytes;
     struct CUstream_st *stream;
     const struct kcp_mapops *ops;  /* for local copies; NULL: host memory */
-    int edges;                 /* 1: x holds only the first min(reach, tokens) rows
-                                  of each run of adjacent segments that begins inside
-                                  a sequence, because backward sends only these rows */
+    int edges;                 /* 1: x holds only the rows that backward sends: the
+                                  first min(reach, tokens) rows of each run of adjacent
+                                  segments, if the run begins inside a sequence */
 };
 int64_t kcp_halo_rows(const struct kcp_halo *h, int r);    /* in rank r's halo */
 /* kcp_halo_at returns the index of the first halo row for segment s. With edges = 1,

@@ -25,9 +25,9 @@ struct npy {
     int fortran;               /* 1: Fortran order in the file */
 };
 
-/* Each function returns 0, or -1 with one line in why[n] that contains the file, the
- * value found and the value expected. npy_read allocates in->data (never NULL on
- * success). npy_free frees in->data. */
+/* Functions with `why` return 0. If they fail, they return -1 and write one line to
+ * `why`: the file, the value found and the value expected. npy_read allocates in->data
+ * (never NULL on success). npy_free frees in->data. */
 int  npy_read(const char *path, struct npy *in, char *why, size_t n);
 void npy_free(struct npy *a);
 /* Like npy_read, but calls refuse(header, arg) before reading the data. If `refuse`

@@ -127,7 +127,7 @@ static const char *take_dictionary(const char *text, struct npy *a)
     if (*text != '{' || !strchr(text, '}'))
         return "no dictionary";
     if (!take_descr(value_of(text, "descr"), a))
-        return "a dtype that is not <f8, <f4, <f2, <i8 or <i4";
+        return "a dtype that is not <f8, <f4, <f2, <u2, <i8 or <i4";
     if (!take_order(value_of(text, "fortran_order"), a))
         return "a fortran_order that is not True or False";
     if (!take_shape(value_of(text, "shape"), a))

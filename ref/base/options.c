@@ -150,8 +150,8 @@ static int print_help(const struct option_table *t, int argc, char **argv)
     return 0;
 }
 
-/* Returns the value of option argv[*i]: the text after '=', or the next argument unless
- * the next argument is an option. */
+/* Returns the value of option argv[*i]: the text after '=', or the next argument. Sets
+ * *none to 1 if the next argument is missing or begins with "--". */
 static const char *value_of(int argc, char **argv, int *i, int *none)
 {
     const char *equals = strchr(argv[*i], '=');

@@ -43,7 +43,7 @@ int options_read(const struct option_table *t, int argc, char **argv, void *into
                  char *why, size_t n);
 
 /* Prints each option's line of --help: " --name value" and the help, up to column 84.
- * If text->value is NULL, prints the words that the option accepts as the value. */
+ * If text->value is NULL, prints row->expects in place of the value. */
 struct option_text { const char *value, *help; };
 void options_print(const struct option_row *row, const struct option_text *text, int n);
 

@@ -1,4 +1,4 @@
-/* random.h -- random numbers for tests, text runs and the book's programs.
+/* random.h -- random numbers for tests, kcp-text and the book's programs.
  *
  * Book: field notes "Inputs are part of the proof".
  * Checked by: tests/judge/self_cases.c.
@@ -27,7 +27,7 @@ static inline uint64_t random_bits(uint64_t *seed)
     return z;
 }
 
-/* Returns a number in (0, 1), never 0 or 1. */
+/* Returns a number in (0, 1]: never 0, because random_normal uses its logarithm. */
 static inline double random_uniform(uint64_t *seed)
 {
     return ((double)(random_bits(seed) >> 11) + 0.5) * 0x1p-53;

@@ -22,13 +22,13 @@ struct tensor {
     /* The tensor's file, used by kcp-run. */
     char file[24];
     const char *shape;             /* e.g. "T HV V" */
-    int out, copies;               /* copies: number of ranks' copies of a sum */
-    int by_rank;                   /* 1: [R,...], row r is the sum of rank r */
+    int out, copies;               /* copies: R if each rank has a copy, otherwise 1 */
+    int by_rank;                   /* 1: [R,...], row r is the local sum of rank r */
 };
 struct tensor_set { int n; struct tensor t[80]; };
 
 struct tensor *tensor_find(const struct tensor_set *b, const char *name);
-/* Adds an empty tensor of this name. */
+/* Adds an empty tensor of this name, or empties the tensor of this name. */
 struct tensor *tensor_new(struct tensor_set *b, const char *name);
 /* Adds an output of this shape, filled with NaN. */
 struct tensor *tensor_add(struct tensor_set *b, const char *name, const char *shape,
