@@ -211,19 +211,19 @@ static double size_of(const struct slice *s, const struct view *v, int64_t h,
     return size;
 }
 
-/* Returns the factor by which an RMS limit rises for n numbers. The RMS of n rounding
- * errors has a relative standard deviation of 1 / sqrt(2 n): a fifth for n = 12. */
+/* Returns the factor by which the limit of an RMS of n errors rises if n < 64. Such an
+ * RMS has a relative standard deviation of 1 / sqrt(2 n): a fifth for n = 12. */
 static double by_chance(int64_t n)
 {
     return n < 64 ? 1 + 1 / sqrt(2 * fmax((double)n, 1)) : 1;
 }
 
-/* Returns the largest factor by which a limit may rise. In bf16 the factor is 4, but 8
- * for a batch of two tokens and 16 for one token. The output of one token is a dot
+/* Returns the largest factor by which a limit may rise. In bf16 the factor is 4, but
+ * 16 / tokens for a batch of one to three tokens. The output of one token is a dot
  * product q k times row v, and the terms of q k may cancel: on an H200, three of
  * seventeen seeds needed a factor of 5. In fp32 the factor is 40, and 40 times the fp32
- * limit is a twelfth of the bf16 limit for an output, and a fifth for the gradient of a
- * gate. */
+ * limit is at most a twelfth of the bf16 limit for an output, and a fifth for the
+ * gradient of a gate. */
 double limit_rises_by(enum kcp_storage judged, const struct kcp_call *c)
 {
     const double tokens = fmax(1, (double)(c->plan ? c->plan->T : c->T));
@@ -248,10 +248,10 @@ static double roundings(const struct slice *s)
  * by_chance(), except for the gradient of a parameter. That gradient is a sum over
  * tokens. size_of divides the gradient's error by the RMS that the sum would have if
  * its terms had random signs. If each term has an error of dg's limit, the sum has a
- * normally distributed error with dg's limit as standard deviation. One such error
- * in 370 exceeds 3 standard deviations; the RMS of n errors exceeds 1 + 3 / sqrt(2
- * n) about as rarely. For GDN and 32768 tokens, one more rounding changes dA_log of
- * four heads by 1.7e-2, 3e-3, 1.2e-2 and 5e-4. */
+ * normally distributed error with dg's limit as standard deviation. One such error in
+ * 370 exceeds 3 standard deviations, and the RMS of n errors exceeds 1 + 3 / sqrt(2 n)
+ * standard deviations about as rarely. For GDN and 32768 tokens, one more rounding
+ * changes dA_log of four heads by 1.7e-2, 3e-3, 1.2e-2 and 5e-4. */
 static double by_chance_alone(const struct slice *s, const struct view *v)
 {
     const double n = fmax(1, (double)(v->outer * v->inner));

@@ -9,8 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* All variants of a stage have the same cases, so the expected outputs of a stage
- * are cached until the next stage. If the cache is full, new outputs replace element
+/* The variants of a stage share most cases, so the expected outputs of a stage are
+ * cached until the next stage. If the cache is full, new outputs replace element
  * 0. */
 enum { MOST_CACHED = 4096 };
 static struct { struct expected x[MOST_CACHED]; int n; size_t bytes; } cache = {

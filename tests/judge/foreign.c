@@ -62,7 +62,7 @@ static int exists(const char *dir, int i, int pass, const char *file)
     return f != NULL;
 }
 
-/* Returns 1 if the folder of this pass of case i has an output, or na.txt. */
+/* Returns 1 if the directory of this pass of case i contains an output or na.txt. */
 static int is_answered(const char *dir, const struct kcp_stage *s, int i, int pass)
 {
     char file[32];

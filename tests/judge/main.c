@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Values of the command-line options. Options with a number are -1 if not given. */
+/* Values of the command-line options. `usual` contains the default values. */
 struct command {
     struct options o;
     const char *emit, *foreign, *backend, *reference, *words, *keep, *against;

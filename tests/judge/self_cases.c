@@ -204,7 +204,7 @@ static int enough(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_00_enough) = { "00_judge", "enough",
-    "every stage has 5 mutants and a twin (the same code without mistakes)", enough };
+    "every stage has 5 mutants or more, and a twin (code without mistakes)", enough };
 
 /* ---- words such as "alike" change the inputs of each stage that reads them */
 /* Returns a hash of the inputs, or 0 if the stage rejects a word of the case's text. */

@@ -89,8 +89,8 @@ static int needs_ops(void *args)
     return ((struct kcp_forward *)args)->ops ? ref_forward(args) : KCP_BAD;
 }
 
-/* Splits states sent by exchange form `pipeline` into blocks of floor(V / blocks)
- * columns. The columns left over are wrong on all ranks except the first. */
+/* Acts as if exchange form `pipeline` sent only `blocks` blocks of floor(V / blocks)
+ * columns: the columns left over are 0 on all ranks except the first. */
 static int even_blocks(void *args)
 {
     struct kcp_forward *a = args;

@@ -33,7 +33,7 @@ struct rank_args {
     struct buffer buffer[32];
     char *arena;                   /* one GPU allocation of all arrays, or NULL */
     size_t arena_bytes, args_bytes;
-    char *args, why[96];            /* why: the array written out of bounds */
+    char *args, why[96];            /* why: this rank's error, or "" */
     void *saved;
     size_t saved_bytes;
     struct kcp_traffic traffic;
@@ -59,7 +59,7 @@ struct trial {
     struct rank_args *rank;
     enum leftovers stale;           /* content of the workspace before a run */
     const struct kcase *k;
-    struct kcp_plan *plan;          /* made by trial_with, freed by trial_free */
+    struct kcp_plan *plan;          /* freed by trial_free */
     const struct expected *expected;        /* set by trial_case */
     enum kcp_pass pass;
     int runs;                       /* runs since trial_fill */
