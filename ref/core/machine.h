@@ -15,9 +15,9 @@
 #define KCP_MACHINE_SMEM 232448
 
 /* Times of the fused forward in microseconds, measured at commit 88497b0, 2026-11-21.
- * FACTORS        factors of one chunk and value head, with one gate per channel
- * FACTORS_ROWS   factors with one gate per head, share of one chunk and query/key head
- * FACTORS_HEAD   factors with one gate per head, share of one chunk and value head
+ * FACTORS        one gate per channel: factors of one chunk and value head
+ * FACTORS_ROWS   one gate per head: a chunk's factors take FACTORS_ROWS per query/key
+ * FACTORS_HEAD   head plus FACTORS_HEAD per value head
  * STEP_64        one step of the scan over 64 columns
  * STEP_128       one step of the scan over 128 columns
  * STEP_BESIDE    one step over 64 columns while other SMs compute factors
@@ -47,8 +47,8 @@
 #define KCP_WALK_LAUNCH 5
 
 /* Times with one kernel per stage, measured at commit 6173e64, 2026-11-21. The unit is
- * the time of one chunk in chapter 04's scan. STEP_M is one chunk in chapter 05's scan.
- * STEP_FOLD composes and folds the map of one more strip (part of a segment). */
+ * the time of one chunk in chapter 04's scan. STEP_M is the time of one chunk in
+ * chapter 05's scan, STEP_FOLD of composing and folding one more strip's map. */
 #define KCP_STEP_M 1.0
 #define KCP_STEP_FOLD 5.0
 

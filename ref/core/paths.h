@@ -90,8 +90,8 @@ const char *kcp_path_alias(const char *stage, const char *kernel);
 int kcp_path_word(const struct kcp_path *p, const char *key, char *out, size_t n);
 
 /* ---- facts: the variables in conditions of paths.def and in sizes of saved.def. The
- * first two lines are members of struct kcp_call. format to exchange are explained in
- * saved.def, kda is 1 if the model is KDA, and paths.def explains all other facts. */
+ * first two lines are members of struct kcp_call. kda is 1 for model KDA. saved.def
+ * explains format, actv, acc, states, exchange, and paths.def the other facts. */
 #define KCP_FACTS(F)                                                                   \
     F(T) F(N) F(NS) F(NC) F(R) F(H) F(HV) F(K) F(V) F(C) F(KG) F(D) F(Wc) F(blocks)    \
     F(l2norm) F(reuse_M) F(shift) F(strip_chunks)                                      \
