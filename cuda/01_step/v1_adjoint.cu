@@ -7,9 +7,9 @@
 // Bound: latency of three passes over the tokens. The first pass computes the states
 // forward and stores every KEEP-th state. The groups of KEEP tokens are then processed
 // from last to first. In each group, a forward pass stores every decayed state, and a
-// backward pass computes the gradients. The workspace holds dS and the stored states.
-// One thread sums a column of the state and one warp sums a row, in a fixed order. Each
-// value head stores its own dq and dk. Then add_heads sums over value heads.
+// backward pass computes the gradients. The workspace holds dq, dk, dS, e and the
+// stored states. One thread sums a column of the state and one warp sums a row, in a
+// fixed order. Each value head stores its own dq and dk, and add_heads sums them.
 enum { KEEP = 64, THREADS = 256 };
 
 struct adjoint_arrays {
@@ -71,8 +71,8 @@ static __device__ void forward(const struct kcp_step &a, int64_t t, int n, int v
 }
 
 // Processes one token backward. First, a thread per column computes dS += scale q do^T
-// and de = beta dS^T k = dv. Then, a warp per row computes dq = scale S do, dk = beta
-// dS e - Sd de, dSd = dS - k de^T, dg = dSd Sd, dS <- diag(exp g) dSd.
+// and dv = de = beta dS^T k. Then, a warp per row computes dq = scale S do, dk = beta
+// dS e - Sd de, dSd = dS - k de^T, dg = sum_v dSd Sd, and dS <- diag(exp g) dSd.
 template <class X>
 static __device__ void adjoint_step(const struct kcp_step &a,
                                     const struct adjoint_arrays &w, int64_t t, int n,

@@ -4,11 +4,11 @@
 #include "cuda/tile/device.cuh"
 #include "token_decay.cuh"
 
-// Bound: latency, because tokens are sequential. One token of one head costs 4 K V
-// multiplications, of which 3 K V are multiply-adds. This counts as 8 K V flops.
-// Thread v owns column v of S [K,V], so no sum needs several threads. Each token has
-// two barriers: one after k, q and the decay are stored in shared memory, one before
-// the next token overwrites this memory.
+// Bound: latency, because tokens are sequential. One token of one head costs 7 K V
+// flops: K V multiplications (the decay) and 3 K V multiply-adds. Thread v owns column
+// v of S [K,V], so no sum needs several threads. Each token has two barriers: one after
+// k, q and the decay are stored in shared memory, one before the next token overwrites
+// this memory.
 template <class X>
 static __global__ void step(const struct kcp_step a)
 {

@@ -1,12 +1,12 @@
-// v2_vector.cu -- norms, beta and gates at memory speed: 16-byte loads, 16 in flight.
+// v2_vector.cu -- norms, beta and gates at memory speed, with 16 loads in flight.
 // Book: chapter 02, "Code: kernels".  Checked by: tests/02_gate/checks.c.
 // Next: ../03_wy/v2_halves.cu.
 //
 // Bound: memory. These kernels read 6 K bytes and write 8 K bytes per token and head.
 // At K = 128, this is 1792 bytes, or 0.35 ms for 8192 tokens of 96 heads. Version 1
 // reaches 60 percent of this bound, because each thread has one 2-byte load in flight.
-// Here 16 lanes load a row of q or k, 8 numbers per lane. For the gate, a warp loads 16
-// tokens of a chunk before using the first. If a.g is NULL, g is not stored.
+// Here K / 8 lanes load a row of q or k, 8 numbers per lane. For the gate, a warp loads
+// 16 tokens of a chunk before using the first. If a.g is NULL, g is not stored.
 #include "v2_vector_back.cuh"
 #include "cuda/host/stages_v2.cuh"
 
@@ -209,5 +209,5 @@ int v2_gate(void *args)
 }
 
 KCP_VARIANT(gate_v2_vector) = {
-    "02_gate", "v2_vector", "16-byte loads, 16 tokens in flight per channel",
+    "02_gate", "v2_vector", "vector loads, 16 tokens in flight per channel",
     KCP_BF16, KCP_DEVICE, "K 64 or 128, C 64", v2_gate, v1_gate_work };

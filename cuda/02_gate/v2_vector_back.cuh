@@ -1,4 +1,4 @@
-// v2_vector_back.cuh -- backward of norms, beta and gates, with loads of 16 bytes.
+// v2_vector_back.cuh -- backward of norms and gates, with vector loads.
 // Book: chapter 02, "Code: kernels".  Checked by: tests/02_gate/checks.c.
 // Next: v2_vector.cu.
 #include "cuda/tile/warp_scan.cuh"
@@ -157,8 +157,8 @@ static __global__ __launch_bounds__(256, 3) void gate_back(const struct kcp_gate
 }
 
 // Adds the terms of all chunks of a stretch (token range of a sequence). SUMS / KG
-// threads share a channel, each with every (SUMS / KG)-th chunk. dA_log is also summed
-// over channels.
+// threads share a channel, and each of them adds every (SUMS / KG)-th chunk. The terms
+// of dA_log are also summed over channels.
 static __global__ __launch_bounds__(SUMS) void add_parts(const struct kcp_gate a)
 {
     __shared__ float sums[2][SUMS];

@@ -14,7 +14,7 @@ template <int K, int VB>
 struct tiles {
     bf16 w[CHUNK][K + PAD], q[CHUNK][K + PAD], k[CHUNK][K + PAD];
     bf16 Aqk[CHUNK][CHUNK + PAD], u[CHUNK][VB + PAD];
-    float decay[K], eq[CHUNK], ek[CHUNK];    // exp2(G_last), row factors of q, of k
+    float decay[K], eq[CHUNK], ek[CHUNK];    // exp2(G_last); factors of rows of q, k
 };
 
 template <int K, int VB>

@@ -37,8 +37,8 @@ static __device__ void load_chunk(const struct kcp_chunk &a, struct token_range 
         s->Aqk[at], in<bf16>(a.Aqk, z.t, HV, n, CHUNK), HV * CHUNK, z.len);
 }
 
-// Issues y += a X^T, with `a` [steps] in registers and tile X in shared memory. If
-// `add` is 0, the product overwrites y.
+// Issues y += a X^T, where `steps` slices of 16 columns of `a` are in registers and
+// tile X is in shared memory. If `add` is 0, the product overwrites y.
 template <int steps>
 static __device__ __forceinline__ void multiply_tile(float (*y)[4],
                                                      const uint32_t (*a)[1][4],
@@ -192,7 +192,7 @@ static int chunk_v3_group_launch(const struct kcp_chunk *a)
     return launched();
 }
 
-// If segments and heads are few, a block has one warpgroup, so that more SMs have work.
+// With few stretches and heads, a block has one warpgroup, so that more SMs have work.
 int v3_chunk(void *args)
 {
     const struct kcp_chunk *a = (const struct kcp_chunk *)args;

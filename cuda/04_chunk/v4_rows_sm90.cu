@@ -6,9 +6,9 @@
 
 // If h and v_new are stored, v3 is bound by the load-store unit. A warp's store covers
 // 32 bytes per row, and the unit processes one row at a time, so stores take 3000
-// cycles per step. This kernel stores whole rows. Bound: memory, 144 KiB per step, or
-// 96 KiB without o (chapter 13). The 8 C K V flops take 1.4 us on one SM. Each step has
-// one barrier, after the step's chunk has arrived and the previous chunk has been read.
+// cycles per step. This kernel stores whole rows. Bound: memory, 136 KiB per step, or
+// 96 KiB without o (chapter 13). The flops take 1.02 us of an SM, as in v3. Each step
+// has one barrier, after its chunk has arrived and the previous chunk has been read.
 enum { W, KG, U, QG, TENSORS };
 
 struct tiles {
@@ -63,7 +63,7 @@ static __device__ __forceinline__ void output(struct tiles *s, int at,
 }
 
 // Computes v_new = u - w S in place of u, then o, then S <- Lambda S + kg^T v_new.
-// While the tensor core computes S, stores the old S, and o (`of_o` = 1) or v_new.
+// While the tensor core computes S, stores the old S and o (v_new if `of_o` is 0).
 template <int of_o>
 static __device__ __forceinline__ void scan_step(const struct kcp_chunk &a,
                                                  struct token_range z, int n, int c,

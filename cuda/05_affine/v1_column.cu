@@ -5,8 +5,8 @@
 #include "cuda/host/stages_v1.cuh"
 
 // Runs chapter 04's scan on the augmented state [h_ext | M], which has V+K columns. The
-// scan starts from [0 | I], with u_aug = [u | 0]. Bound: latency, as in chapter 04. A
-// chunk costs 4 C K (K+V) flops in fp32.
+// scan starts from [h_start | I] (NULL: h_start = 0), and columns of M have u = 0.
+// Bound: latency, as in chapter 04. A chunk costs 4 C K (K+V) flops in fp32.
 template <class X>
 static __global__ void affine(const struct kcp_affine a)
 {

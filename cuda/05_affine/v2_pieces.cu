@@ -8,9 +8,9 @@
 // Runs chapter 04's v2 on the augmented state [h_ext | M]. The operands w and kg are
 // bf16 and therefore exact. An fp32 number is the sum of three bf16 numbers, so three
 // bf16 products compute M exactly, apart from rounding in the accumulator. Bound: 4 C K
-// (V + 3 K) flops per chunk, 16.8 MFLOP at K = V = 128. This is twice chapter 04's
-// work, shared by (V+K)/64 blocks per head. The state h_ext is rounded to bf16.
-// Barriers and copies are those of chapter 04's v2.
+// (V + 3 K) flops per chunk, 16.8 MFLOP at K = V = 128. This is more than twice chapter
+// 04's work, shared by (V+K)/64 blocks per head. For products, h_ext is rounded to
+// bf16. Barriers and copies are those of chapter 04's v2.
 template <int K>
 struct tiles {
     bf16 w[CHUNK][K + PAD], k[CHUNK][K + PAD], u[CHUNK][64 + PAD];
@@ -31,7 +31,7 @@ static __device__ void load_chunk(const struct kcp_affine &a, struct token_range
     cp_async_commit();
 }
 
-// For 16 columns, a warp computes x = u - w S (M: u = 0), then S <- Lambda S + kg^T x.
+// A warp computes x = u - w S, then S <- Lambda S + kg^T x. Columns of M have u = 0.
 template <int K, int pieces>
 static __device__ void affine_step(const struct tiles<K> *s, int v, float (*S)[4])
 {

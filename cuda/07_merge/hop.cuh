@@ -10,8 +10,8 @@
 #include "core/window.h"
 
 // One step of the exchange algorithm `chain` on one rank. State S comes from rank
-// `from` (-1: S is local). The result op(M) S + h, or h if `first` is set, is stored to
-// rank `to` (-1: nothing is sent), where op(M) is M in forward and M^T in backward.
+// `from` (-1: S is local). Rank `to` (-1: none) receives op(M) S + h, or h if `first`
+// is set, where op(M) is M in forward and M^T in backward.
 struct hop {
     int K, V, backward, first, from, to;
     const float *maps;
@@ -119,9 +119,9 @@ static __device__ __forceinline__ void hop_put(float *to, struct fold<K, COLS> &
 
 // Bound: 4 K V bytes per head on the link, and the latency of a flag between GPUs. A
 // block computes 16 columns of a head. A thread multiplies one row of M by some of
-// these columns, as in fold_once. M and h are loaded before the wait for S. There are
-// four barriers: after M and S have arrived, after the piece has been read, after the
-// sums are stored, and after the piece has been written.
+// these columns, as in fold_once. M and h are loaded before the wait for S. Besides the
+// barriers of the waits, there are four: after M and S have arrived, after the piece
+// has been read, after the sums are stored, and after the piece has been written.
 template <int K>
 static __global__ __launch_bounds__(FOLD_THREADS) void hop_columns(const struct hop x)
 {

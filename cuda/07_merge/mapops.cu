@@ -18,7 +18,7 @@ static __device__ __forceinline__ float M_of(const float *map, int K, int V,
 }
 
 // Computes S_out = op(M) S_in + h in fp32, where op(M) is M in forward and M^T in
-// backward. A column takes 2 K^2 flops. Bound: memory, 4 (K^2 + 2 K V) bytes per head,
+// backward. A column takes 2 K^2 flops. Bound: memory, 4 (K^2 + 3 K V) bytes per head,
 // if the blocks of a head share M through the cache. A block computes 16 columns of one
 // head. S_in and S_out may be the same array, because a barrier separates the copy of
 // S_in to shared memory from the first store to S_out.

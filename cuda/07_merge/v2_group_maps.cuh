@@ -7,9 +7,9 @@
 // forward and M^T in backward. A block is one warpgroup with X^T in registers, as in
 // warpgroup_scan.cuh. M and X are fp32, each split into three bf16 pieces. The six
 // largest of the nine products of pieces are computed, from small to large. The three
-// omitted products are below 2^-24. Bound: 6 x 2 K^2 64 flops per step, 1.75 us of an
-// SM at its peak. Loading 64 KiB of M per step takes nearly as long. During each step,
-// the next M is copied.
+// omitted products are about 2^-24 of the largest. Bound: 6 x 2 K^2 64 flops per step,
+// 1.75 us of an SM at its peak. Loading 64 KiB of M per step takes nearly as long.
+// During each step, the next M is copied.
 #ifndef KCP_07_V2_GROUP_MAPS_CUH
 #define KCP_07_V2_GROUP_MAPS_CUH
 

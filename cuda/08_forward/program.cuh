@@ -11,7 +11,7 @@
 // memory. The program allocates nothing, and the host waits only for the communicator
 // `comm`, so with one rank the program can be captured in a CUDA graph.
 struct forward {
-    struct kcp_forward a;                // the caller's arguments; ops is set
+    struct kcp_forward a;                // the caller's arguments; ops is not NULL
     struct stages t;
     struct arena r;
     struct pass_arrays s;

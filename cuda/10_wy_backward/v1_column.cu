@@ -4,8 +4,8 @@
 #include "cuda/tile/device.cuh"
 #include "cuda/host/stages_v1.cuh"
 
-// Bound: reads through the cache, and 5 C/2 exponentials per token, head and column. A
-// block processes the value heads of a query/key head one after another. Thread d
+// Bound: reads through the cache, and about C exponentials per token, head and column.
+// A block processes the value heads of a query/key head one after another. Thread d
 // computes column d of the gradients of q, k and G, so no sum crosses blocks. Sums over
 // columns use the workspace [T,HV,V+2K] (fp32). Row (t, n) holds V terms of dbeta, then
 // dw [K], then GDN's dG [K]. Later, K more terms of dbeta overwrite dw. A barrier
@@ -130,10 +130,10 @@ static __device__ void pairs(const struct kcp_wy_backward &a, struct token_range
     //< kernel-starred
 }
 
-// Computes column d of the gradients as the sum over all paths of the chain rule.
-// For KDA, stores dg_t, the sum of dG from row t to the last. For GDN, stores dG in the
-// workspace. The dG of the last row also contains exp2(G_last) sum_v h dS and, over all
-// earlier rows, the sum of k times dk_s, the part of dk that comes from dS.
+// Computes column d of the gradients as the sum over all paths of the chain rule. For
+// KDA, stores dg_t, the sum of dG from row t to the last. For GDN, stores dG in the
+// workspace. Let dk_s be the part of dk that comes from dS. In the last row, dG also
+// contains exp2(G_last) sum_v h dS and the sum of k dk_s over all earlier rows.
 template <class X>
 static __device__ void combine_paths(const struct kcp_wy_backward &a,
                                      struct token_range z, int n, int d, const X *h,

@@ -18,14 +18,14 @@ struct pair_storage {
     float G[CHUNK][COLS];                // first, at offset 0
     bf16 k[CHUNK][COLS];
     struct token_range z;                // stored here to save registers
-    int end;                             // end of value heads; also stored here
+    int end;                             // after the last value head; saves a register
     __align__(16) bf16 tri[2][48][LT];   // dAqk, dL: rows from 16, columns to 47
     float2 diagonal[CHUNK][16];          // dAqk_ij, dL_ij of the diagonal tiles
     bf16 raw[3][CHUNK][LX], q[CHUNK][LX];   // P, W, Q; then k (Q + dk2), in halves
     bf16 kF[TILES][16][LX];              // k F of tile (I, J); then its sums by columns
     bf16 qE[2][3][16][LX];               // q E and beta k E; then the sums by rows
     float G_first[4][COLS], G_last[COLS];   // G of first rows, of the last row
-    float whole[4][4][COLS];             // block sums by rows, by columns, of I = 2, 3
+    float whole[4][4][COLS];             // sums by rows, by columns, of tiles I = 2, 3
     float beta[CHUNK], of_beta[2][CHUNK], of_gate[2][CHUNK];
 };
 

@@ -129,9 +129,9 @@ static __device__ void sum_over_v(const struct kcp_wy_backward &a, struct token_
 
 // Each block processes one chunk and value head. Two blocks share an SM. A warp owns 16
 // columns of every [64,K] and [64,V] matrix. A barrier precedes each phase that reads
-// columns of other warps. A^T multiplies only dU (eq:short-adjoint). With equal keys
-// and beta near 1, A^T subtracts nearly equal rows, so dbeta computed from dA A^T in
-// bf16 would be wrong.
+// columns of other warps. A^T multiplies only dU (eq:short-adjoint in the book). With
+// equal keys and beta near 1, A^T subtracts nearly equal rows, so dbeta computed from
+// dA A^T in bf16 would be wrong.
 template <int K, int V>
 static __global__ __launch_bounds__(2 * K, 2)
 void wy_solve(const struct kcp_wy_backward a, const struct intermediates b)

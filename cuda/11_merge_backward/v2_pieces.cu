@@ -8,7 +8,7 @@
 // Runs chapter 05's v2 from the last chunk to the first, on [dh_ext | N], N = M^T. In
 // each product, the fp32 columns of N are split into three exact bf16 pieces, and
 // columns of dh_ext are rounded to bf16. A block's four warps process 64 columns.
-// Bound, copies and barriers are as in chapter 05.
+// Bound: C K (6 V + 12 K) flops per chunk. Copies and barriers are as in chapter 05.
 template <int K>
 struct tiles {
     bf16 w[CHUNK][K + PAD], k[CHUNK][K + PAD], q[CHUNK][K + PAD];

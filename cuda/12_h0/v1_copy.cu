@@ -1,10 +1,10 @@
-// v1_copy.cu -- packs initial states and unpacks them, by copies on the stream.
+// v1_copy.cu -- saves a rank's first state, and restores all initial states, by copies.
 // Book: chapter 12, "Code: kernels".  Checked by: tests/12_h0/checks.c.
 // Next: ../14_conv/v1_row.cu.
 #include "cuda/tile/device.cuh"
 
-// Bound: memory. Each state is read and written once. States are fp32 even if the
-// storage type is bf16.
+// Bound: memory. Each copied state is read and written once. States are fp32 even if
+// the storage type is bf16.
 static int h0_v1_copy_run(void *args)
 {
     const struct kcp_h0 *a = (const struct kcp_h0 *)args;

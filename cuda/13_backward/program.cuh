@@ -7,7 +7,7 @@
 
 // Bound: the sum of the stages' bounds. As in chapter 08, nothing is allocated, and the
 // host waits only for the communicator. If the block saved by forward does not match
-// this call (sizes, mode and reuse_M), every gradient becomes NaN.
+// this call's sizes, save mode and reuse_M, all gradients but dh0 become NaN.
 
 // Recomputes the arrays of chapters 02 and 03 that KCP_SAVE_ALL would have saved. If
 // the saved block has results per token, beta is not recomputed, and q and k are
@@ -71,8 +71,8 @@ static int recompute(struct backward *x)
     return status ? status : x->t.chunk(&chunk);
 }
 
-// Runs one part of chapter 09's kernels: KCP_LOCAL before the exchange, or KCP_REVERSE,
-// which scans strips (parts of segments), after the exchange.
+// Runs one part of chapter 09's kernels: before the exchange KCP_LOCAL, and after the
+// exchange KCP_REVERSE, which scans strips (parts of segments).
 static int chunks(struct backward *x, int part)
 {
     const struct kcp_call *call = (const struct kcp_call *)&x->a;

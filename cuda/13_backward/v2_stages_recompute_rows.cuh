@@ -11,9 +11,9 @@ struct recompute_storage {
     float sums[1024 / K][K], beta[CHUNK], E[CHUNK];
 };
 
-// Computes the gate with the approximate exp and log of the special function unit, as
-// in chapter 02's v2. Because `bounded` is a template argument, the code for bounded
-// gates omits other forms.
+// Computes the gate with the approximate exp of the special function unit, as in
+// chapter 02's v2. Because `bounded` is a template argument, the code for bounded gates
+// omits other forms.
 template <int bounded>
 static __device__ __forceinline__ float activated(const struct kcp_gate &a, float expA,
                                                   float dt, float x)

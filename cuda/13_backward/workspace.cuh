@@ -8,7 +8,7 @@
 #include "cuda/host/split_sequence.cuh"
 
 struct backward {
-    struct kcp_backward a;               // the caller's arguments; ops is set
+    struct kcp_backward a;               // the caller's arguments; ops is not NULL
     struct stages t;
     struct arena r;
     struct pass_arrays s;                // forward's arrays, saved or recomputed
@@ -18,7 +18,7 @@ struct backward {
     void *work_10, *work_02;
     size_t bytes_10;
     int *differs;
-    struct split p;                      // recompute uses the arrays of p first
+    struct split p;                      // its arrays serve recompute, then backward
     struct kcp_exchange e;
 };
 

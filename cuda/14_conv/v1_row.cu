@@ -202,7 +202,7 @@ static struct stretch stretch_of(const struct conv_call *a, int s)
 }
 
 // Computes dweight and dbias: sums over chunks, over token ranges (stretches), then
-// over all ranks. Rows past the last token range are 0.
+// over all ranks. Rows of `mine` past the last token range are 0.
 static int add_up(const struct conv *x)
 {
     const struct conv_call *a = &x->a;

@@ -69,7 +69,7 @@ static __global__ __launch_bounds__(THREADS, BLOCKS_FORWARD) void forward_tokens
 {
     enum { N = N_FORWARD, BATCH = BATCH_FORWARD };
     const struct conv &x = all.of[CALLS > 1 ? blockIdx.y : 0];
-    if (CALLS > 1 && blockIdx.x >= x.blocks) return;    // other calls are wider
+    if (CALLS > 1 && blockIdx.x >= x.blocks) return;    // another call has more blocks
     const struct run r = run_of_thread<N>(x);
     if (!r.z.len) return;
     const int silu = x.a.act == KCP_ACT_SILU;
@@ -253,7 +253,7 @@ static __global__ __launch_bounds__(THREADS, BLOCKS_BACKWARD) void backward_toke
     const int *bounds = x.bounds + BOUNDS * r.s;
     const int rows = min(steps, min(bounds[STOP], bounds[HIGH]) - (int)r.z.t);
     const int starts = STATES && x.st.dx0 && r.z.t == bounds[START];
-    if (len < BATCH) {                   // rows after a short run, within its sequence
+    if (len < BATCH) {                   // short run: loads later rows of its sequence
         read_batch<N, BATCH>(now, from, bytes, rows);
         read_batch<N, BATCH>(now_dy, dy, bytes, rows);
     }
@@ -539,4 +539,4 @@ static size_t work(const void *args)
 
 KCP_VARIANT(conv_v2_tokens) = {
     "14_conv", "v2_tokens", "a thread per 2 or 4 channels of a run, in registers",
-    KCP_BF16, KCP_DEVICE, "D in steps of 8, Wc up to 4", run, work };
+    KCP_BF16, KCP_DEVICE, "D a multiple of 8, Wc up to 4", run, work };

@@ -7,11 +7,11 @@
 #include "cuda/host/segment_sum.cuh"
 #include "token.cuh"
 
-// `rows` [padded,row + 1] has one row per local segment, and then unused rows: `padded`
-// rows on every rank. A row has HV * V numbers, then 1 if a search from segment to
-// segment may stop here. `all` [R,padded,row + 1] has the rows of all ranks. `place`
-// [j] is the row in `all` of the j-th segment in token order. `facts` [NS,FACTS] has
-// begin, end, flags, sequence and j of each local segment.
+// `rows` [padded,HV V + 1] has one row per local segment, and unused rows up to
+// `padded`, which is equal on all ranks. A row has HV V numbers, then 1 if a search
+// from segment to segment may stop here. `all` [R,padded,HV V + 1] has the rows of all
+// ranks. `place` [j] is the row in `all` of the j-th segment in token order. `facts`
+// [NS,FACTS] has begin, end, flags, sequence and j of each local segment.
 enum { FIRST = 1, LAST = 2, FACTS = 5 };
 struct repeats {
     struct kcp_scan a;

@@ -12,10 +12,10 @@
 // sum over rows precedes the update. A state or map [HV,K,ld] stays in registers, with
 // its columns divided among warps. A warp has 8 columns. Eight lanes share two columns,
 // and each lane has every eighth group of four rows. So a sum over rows takes three
-// shuffles and no barrier. The sums for o, S'^T q = S_d^T q + beta (k q) e, use the
-// same three rounds of shuffles. All warps of a block process the same tokens: GROUP
-// tokens are in shared memory while the next group is loaded into registers. One
-// barrier per group suffices, because there are two buffers.
+// shuffles and no barrier. Because o = S'^T q = S_d^T q + beta (k q) e, the sums S_d^T
+// q and k q use the same three rounds of shuffles. All warps of a block process the
+// same tokens: GROUP tokens are in shared memory while the next group is loaded into
+// registers. One barrier per group suffices, because there are two buffers.
 enum {
     COLUMNS = 2,
     LANES = 8,
@@ -25,7 +25,7 @@ enum {
 };
 
 template <int rows>
-struct group_storage { // GROUP tokens with rows * 32 keys each
+struct group_storage { // GROUP tokens, K padded to 32 * rows
     enum { GROUP = 32 / rows, KEYS = 32 * rows };
     float k[GROUP][KEYS], q[GROUP][KEYS], alpha[GROUP][KEYS], value[GROUP][ACROSS];
     float beta[GROUP];
@@ -129,8 +129,8 @@ static __device__ __forceinline__ void rows_of(const float *from, float (&y)[row
 }
 
 // Processes one token: S' = S_d + beta k (v - S_d^T k)^T with S_d = diag(alpha) S, and
-// o = S'^T q. If `back` is set, computes dS <- A^T (dS + q dO^T) instead. The array
-// `sum` holds S^T k, S^T q and k q, in this order.
+// o = S'^T q. If `back` is set, computes dS <- A^T (dS + q dO^T) instead (A:
+// token.cuh). The array `sum` holds S_d^T k, S_d^T q and k q, in this order.
 template <int rows, int back, int emits>
 static __device__ __forceinline__ void scan_token(const struct group_storage<rows> &s,
                                                   int g, float (&S)[rows][4][COLUMNS],

@@ -29,8 +29,8 @@ static void store_grid(struct program *x)
     put_rest(&of);
 }
 
-// Runs chapters 05 (maps), 07 (exchange) and 04 (scan). Backward with h_kept loads
-// these saved first states instead of running 05 and 07.
+// Runs chapters 05 (maps), 07 (exchange) and 04 (scan). Backward with h_kept (saved
+// first states) copies these states instead of running 05 and 07.
 static int family_forward(struct program *x)
 {
     const struct kcp_family *a = &x->f.a;

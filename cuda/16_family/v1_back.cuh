@@ -33,9 +33,9 @@ static __global__ void family_solve_back(const struct family x)
     }
 }
 
-// Computes dL and dB, the gradients of the scores in the triangular systems, from z_i
-// x_j and z_i v_j, with one thread per pair. Signs are those of DPLR, where x = r + L
-// x. For GDN-2, x = r - L x, so dL is negated.
+// Computes dL_ij = z_i v_new_j and dB_ij = z_i v_j, the gradients of the scores in the
+// triangular systems, with one thread per pair. For DPLR, the system is v_new = r + L
+// v_new. For GDN-2, the system is v_new = r - L v_new, so dL is negated.
 template <class X>
 static __global__ void family_pairs_back(const struct family x)
 {

@@ -34,7 +34,7 @@ static __device__ __forceinline__ float gate_b(const struct family &x, int64_t t
     return (float)in<X>(x.a.b, t, x.a.HV, n, x.a.K)[d];
 }
 
-// Returns the vector with which a token reads the state before writing: a or b k.
+// Returns the vector with which a token reads the state: DPLR's a, or GDN-2's b k.
 template <class X>
 static __device__ __forceinline__ float look(const struct family &x, int64_t t, int n,
                                              int d)

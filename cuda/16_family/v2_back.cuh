@@ -6,13 +6,13 @@
 
 #include "v2_back_diagonal.cuh"
 
-// Bound: about 22 C K exponentials for each size of blocks (32 and 16 rows), instead of
-// v1's C^2 sequential pairs. A warp owns 16 channels d of all [C,K] arrays, and keeps
-// dq, d(look), dk and db in registers. `look` is the vector with which a token reads
-// the state before writing. The tensor core computes the products.
+// Bound: 14 to 16 C K exponentials per chunk and head, half of them for pairs within 16
+// rows. (v1 is bound by C^2 sequential pairs.) A warp owns 16 channels d of all [C,K]
+// arrays, and keeps dq, d(look), dk and db in registers. `look` is the vector with
+// which a token reads the state before writing. The tensor core computes the products.
 
-// Sets dG = q dq + look d(look) - k dk - b db, first without the terms of pairs of
-// tokens: only with gradients that come through the states.
+// Starts dG = q dq + look d(look) - k dk - b db with the terms that come through the
+// states. Later, pairs_back and rows_back add the terms of pairs of tokens.
 template <int model, int K, int V, int C>
 static __device__ void start_dG(struct back_storage<model, K, V> &s, int d0, int last,
                                 const struct slab<C> &P, const struct slab<C> &Y,

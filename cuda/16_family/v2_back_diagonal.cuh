@@ -74,9 +74,9 @@ static __device__ __forceinline__ void store_shared(const struct family &x, int6
 }
 
 // Processes rows i of channel d, 16 B <= i < 16 B + 16: the pairs within these rows,
-// the pairs (i, i - early), and the terms in s.far. Rows are processed from the last to
-// the first, so that dk and db of a row are complete when the row is processed. If a
-// token reads the state before the decay, row e + 1 reads with G_e.
+// the pairs without decay, and the terms in s.far. Rows are processed from the last to
+// the first, so that dk and db of a row are complete when the row is processed. If
+// `early` is 1, a token reads the state before the decay, so row e + 1 reads with G_e.
 template <int model, int K, int V>
 static __device__ void rows_back(const struct family &x, struct token_range z, int n,
                                  struct back_storage<model, K, V> &s, int B, int d)

@@ -8,9 +8,9 @@
 #include "v2_back_states.cuh"
 
 // Computes the tiles below the diagonal, as in chapter 10, for up to four matrices: the
-// gradients of the scores qk, qb, ab and ak. The anchor is one token earlier, as in
-// v2_form_pairs.cuh. The sum dG uses the rounded bf16 factors that entered the
-// products, because terms of dG that cancel must have the same rounding (chapter 10).
+// gradients of the scores qk, qb, ab and ak. The anchor is one token earlier than in
+// chapter 10, as in v2_form_pairs.cuh. The sum dG uses the rounded bf16 factors that
+// entered the products, because terms of dG cancel only with equal rounding.
 
 // Blocks have size 2^b. `lower` returns whether row i is in the second half of an
 // aligned range of 2^(b+1) rows. `of_row` and `of_column` return the decay relative to
