@@ -129,7 +129,7 @@ struct kcp_context {
     int is_first_rank, pre_num_ranks;   /* of the rank's first segment */
     int is_last_rank, post_num_ranks;   /* of the rank's last segment */
     int conv1d_kernel_size;
-    int64_t pre_num_conv_tokens;        /* tokens of its sequence before seg0 */
+    int64_t pre_num_conv_tokens;        /* the sequence's tokens before segment seg0 */
 };
 
 struct kcp_plan {
