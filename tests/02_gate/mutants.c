@@ -154,9 +154,9 @@ MUTANT(eps, NO_EPS, "uses 0.01, not 1e-6, as epsilon in the norm");
 MUTANT(half_beta, HALF_BETA, "computes beta between 0 and 1, not between 0 and 2");
 MUTANT(dx_from_y, DX_FROM_Y, "errata 23: the norm's gradient omits the projection");
 MUTANT(no_prime, NO_PRIME, "uses sigma instead of its derivative sigma'");
-MUTANT(sign, SIGN, "uses a wrong sign in softplus");
+MUTANT(sign, SIGN, "the gradient of softplus has the wrong sign");
 MUTANT(whole_sum, WHOLE_SUM, "row 0 of dA_part and ddt_part gets the sums of all rows");
-MUTANT(copies_k, COPIES_K, "normalises q twice");
+MUTANT(copies_k, COPIES_K, "writes the normalised q to k");
 MUTANT(writes_nothing, NOTHING, "returns at once");
 MUTANT(one_nan, ONE_NAN, "writes one NaN");
 

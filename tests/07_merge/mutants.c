@@ -92,7 +92,7 @@ MUTANT(first_twice, FIRST_TWICE, "starts from h of the first map instead of from
 MUTANT(not_zero, NOT_ZERO, "does not set S to 0 if there is no map to apply");
 MUTANT(M_before_h, M_BEFORE_H, "reads the map as [M | h_ext]");
 MUTANT(h_once, H_ONCE, "adds h_ext of the first map, but not of later maps");
-MUTANT(no_last_row, NO_LAST_ROW, "off by one: does not compute the last row of M S");
+MUTANT(no_last_row, NO_LAST_ROW, "off by one: M S omits the last row of S");
 MUTANT(writes_nothing, NOTHING, "returns at once");
 RECORD(bf16_M, "mutant_bf16_M", BF16_M, "any shape, double only",
        "rounds M to bf16");

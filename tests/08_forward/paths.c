@@ -78,7 +78,7 @@ static int covers(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_08_paths_cover) = { "08_forward", "paths_cover",
-    "in the path table every case of the judge has a row for each storage type",
+    "every case of the judge has a row in the path table for each storage type",
     covers };
 
 /* Returns the path table's first row for call c with one sequence of T tokens on R

@@ -46,8 +46,8 @@ static double query(const struct kcp_merge_backward *a, const struct cut *x, int
                                     : exp2(G[t][x->n][0]) * q[t][x->m][i]);
 }
 
-/* Applies one chunk to X [K,cols]. If `linear` is 1, X has columns of M, which need
- * no dO or dv_local. */
+/* Applies one chunk to X [K,cols]. If `linear` is 1, X contains M^T, whose columns
+ * need no dO or dv_local. */
 static void chunk_back(const struct kcp_merge_backward *a, const struct cut *x,
                        int cols, int linear, double *X_, double *d_, double *dU)
 {
@@ -154,11 +154,11 @@ MUTANT(not_wanted, ALL_M, "writes dh_ext and M even if only one is requested");
 MUTANT(no_scale, NO_SCALE, "errata 27: omits scale in qg^T dO");
 MUTANT(no_w, NO_W, "omits - w^T dU, so M is only the decay");
 MUTANT(wrong_head, WRONG_HEAD, "GDN, HV > H: reads q and k of head n % H");
-MUTANT(M_no_decay, M_NO_DECAY, "M multiplies I - w^T kg, without decay");
+MUTANT(M_no_decay, M_NO_DECAY, "M is a product of I - w^T kg, without the decays");
 MUTANT(no_local, NO_LOCAL, "dU = kg dS omits dv_local");
 MUTANT(ungated, UNGATED, "errata 9, 10: k of GDN omits exp2(G_last - G)");
 MUTANT(stale_gate, STALE_GATE,
        "off by one: decays by G of the chunk's last row but one");
-MUTANT(head_0, HEAD_0, "all heads decay by the gates of head 0");
+MUTANT(head_0, HEAD_0, "dh_ext of all heads decays by the gates of head 0");
 MUTANT(last_chunk, LAST_CHUNK, "computes the map of the last chunk, not of all");
 MUTANT(writes_nothing, NOTHING, "returns at once");
