@@ -1,4 +1,4 @@
-/* expected.c -- computes expected outputs and the effect of rounding inputs again.
+/* expected.c -- computes expected outputs and the effect of rounding inputs once more.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_trials.c.
  * Next: verdict.c. */
@@ -49,8 +49,8 @@ static double correlation(const struct kcp_call *c)
 }
 
 /* Returns the RMS over heads that dA_log would have if the signs of its terms were
- * random. With x = g_raw, dx = dg_raw and y = x + dt_bias, each token adds dx y to
- * dA_log or, for a softplus gate, dx softplus(y) / sigmoid(y). */
+ * random. With x = g_raw, dx = dg_raw and y = x + dt_bias, each number x adds dx y
+ * to dA_log or, for a softplus gate, dx softplus(y) / sigmoid(y). */
 static double rms_dA(const struct tensor_set *b, const struct kcp_call *c)
 {
     const struct tensor *x = tensor_find(b, "g_raw"), *dt = tensor_find(b, "dt_bias");

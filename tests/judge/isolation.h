@@ -36,7 +36,7 @@ int  isolated_case(struct isolated *x, int index, enum kcp_storage judged,
                    struct verdict *out);
 /* Returns seconds left: 5/3 of --limit minus time-outs. If <= 0, no trial runs. */
 double isolated_seconds_left(const struct isolated *x);
-/* Ends the process. Returns 0, or 1 and `why` if the exit status is not 0. */
+/* Ends the process. Returns 0, or 1 with `why` if its status is not 0. */
 int  isolated_end(struct isolated *x, char *why, size_t n);
 /* Runs bits_of_variant in this process, and its trials in the variant's process. */
 int  isolated_bits(struct isolated *x, int is_canonical, struct kcp_report *own);
@@ -61,8 +61,8 @@ int process_receive(int fd, void *data, size_t n);
  * Returns 0, or 1 with an error in `why` if the process ended or was killed. */
 int process_answer(pid_t pid, int fd, double seconds, void *to, size_t n, char *why,
                    size_t nwhy);
-/* After a process's last request, waits until its socket closes: the process has ended.
- * Returns 0, or 1 with `why` if the process's status is not 0. */
+/* After a process's last request, waits until the process ends and its socket closes.
+ * Returns 0, or 1 with the reason in `why` if the process's status is not 0. */
 int process_end(pid_t pid, int fd, char *why, size_t n);
 /* Runs `body` in a new process, and copies the `bytes` bytes that `body` writes at `to`
  * to this process. Returns 0, or 1 with an error in `why`. */

@@ -20,7 +20,7 @@ static int add_once(const struct kcp_path *p, const struct kcp_path **out, int n
     return n + 1;
 }
 
-/* Adds the row that the table of paths selects for call q, and the row's branches. */
+/* Adds the row of the table of paths for call q, and its branches (launch variants). */
 static int add_taken(const struct kcp_query *q, const struct kcp_path **out, int n,
                      int max)
 {

@@ -19,8 +19,8 @@ static struct kcp_comm *host, *gpu;        /* over MPI and NCCL; NULL with threa
 static int apart;
 static const char *launcher = "";
 
-/* ---- GPUs of one process. The threads of the ranks run until the program ends,
- * because NCCL starts slowly. */
+/* ---- GPUs of one process. The threads of the ranks run until R changes or the program
+ * ends, because NCCL starts slowly. */
 static struct pool {
     pthread_mutex_t lock;
     pthread_cond_t change;
