@@ -41,7 +41,7 @@ static __device__ __forceinline__ void put_columns(bf16 *to, int ld,
     }
 }
 
-// Computes z = A^T dU in place of dU, and dv = dV + Aak^T z, 16 columns per warp.
+// Replaces dU by z = A^T dU, and dV by dv = dV + Aak^T z, with 16 columns per warp.
 template <int model, int K, int V>
 static __device__ void solve_back(struct back_storage<model, K, V> &s)
 {
@@ -83,8 +83,8 @@ static __device__ __forceinline__ void rows_by_rows(struct slab<C> &d, const bf1
     }
 }
 
-// Computes the gradients that come through the states before and after the chunk: P =
-// dq, Y = d(look), W = dk, U = db.
+// Computes the gradients that come through the states before and after the chunk: P of
+// q, W of k, U of b, and Y of the vector with which a token reads the state.
 template <int model, int K, int V, int C>
 static __device__ void state_gradients(struct back_storage<model, K, V> &s, float scale,
                                        int d0, struct slab<C> &P, struct slab<C> &Y,

@@ -8,9 +8,9 @@
 #include "v2_form_pairs.cuh"
 
 // Bound: memory. DPLR at K = V = 64 reads 896 bytes per token and head and writes 1280,
-// including rows of zeros. The exponentials, five per element and block size, take half
-// as long as moving these bytes. Shared memory is 51 KiB per block, so four blocks
-// share an SM, and one block computes while another block waits at a barrier.
+// including rows of zeros. The 13 exponentials per element (two for each of five block
+// sizes, and three gates) take a third as long as moving these bytes. Registers allow
+// three blocks per SM, so one block computes while another block waits at a barrier.
 
 // Replaces q, k and b by qg, kg and bg, and v by omega v. Replaces `a` by the vector
 // with which a token reads the state before the chunk.
@@ -64,7 +64,7 @@ template <int model, int K, int V>
 static __device__ void put_known(const struct family &x, struct token_range z, int n,
                                  struct form_storage<model, K, V> &s)
 {
-    const int own = s.m - 1;             // this row writes along k; q reads it
+    const int own = s.m - 1;             // a token's last row has its k and q
     store_rows_of_form<K>(x, z, n, own, x.kg, s.k[0], K + PAD);
     store_rows_of_form<K>(x, z, n, own, x.qg, s.q[0], K + PAD);
     store_rows_of_form<CHUNK>(x, z, n, own, x.Aqk, s.Aqk[0], CHUNK + PAD);

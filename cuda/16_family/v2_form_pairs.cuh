@@ -6,8 +6,8 @@
 
 #include "v2_form_storage.cuh"
 
-// Uses chapter 03's blocks, but each block's anchor is one token earlier: the block's
-// last column instead of its first row. A read before the decay uses G_{i-1} instead of
+// Uses chapter 03's blocks, but each block's anchor is the token of the block's last
+// column, just before its first row. A read before the decay uses G_{i-1} instead of
 // G_i. In a block's first row, G_{i-1} is the anchor's G, so no exponent is above 0.
 //
 // Computes a 16 x 16 tile of two products: q or a (rows) with k and with b (columns).
@@ -71,8 +71,8 @@ static __device__ __forceinline__ void put_pair(Storage &s, int look, float scal
     if (look && s.m == 2) s.B[i][j] = by_k;
 }
 
-// Computes all scores. For C = 64, the largest block has four tiles and each smaller
-// size has two tiles. For C = 32, each size has one tile.
+// Computes all scores. For C = 64, block size 32 has four tiles, and each smaller block
+// size has two. For C = 32, each block size has one tile.
 template <class Storage>
 static __device__ void scores(Storage &s, float scale)
 {

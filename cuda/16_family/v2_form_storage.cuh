@@ -102,7 +102,7 @@ static __device__ void load_form_rows(const struct family &x, struct token_range
                             (int64_t)x.m * x.a.HV * width, z.len);
 }
 
-// A token has m rows. Stores a tile, or zeros if `from` is NULL, to row r of each one.
+// Stores a tile, or zeros if `from` is NULL, to row r of the m rows of each token.
 template <int width>
 static __device__ void store_rows_of_form(const struct family &x, struct token_range z,
                                           int n, int r, void *to, const bf16 *from,

@@ -64,7 +64,7 @@ static __device__ void load_step(const struct family &x, struct token_range z, i
                     1);
 }
 
-// Computes S^T <- S^T exp2(G_last), one factor per column i of the fragments.
+// Computes S <- Lambda S. Lambda = exp2(G_last) has one factor per column of S^T.
 template <int K>
 static __device__ __forceinline__ void fade(float (*S)[4], const float *G)
 {

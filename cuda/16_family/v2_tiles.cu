@@ -78,7 +78,7 @@ static size_t family_v2_tiles_work(const void *args)
 KCP_VARIANT(family_v2_tiles) = {
     "16_family",
     "v2_tiles",
-    "tensor cores: the form in tiles, scans as in 04 to 11",
+    "tensor cores compute the form (u, w, kg, qg, Aqk) in tiles",
     KCP_BF16,
     KCP_DEVICE,
     "K and V 64 or 128",

@@ -13,9 +13,9 @@
 // token have the same G. A chunk has C tokens and C m rows, at most CMAX.
 struct family {
     struct kcp_family a;
-    int m, C, NC, spread;                // spread: 05 and 11 read the form
-    const int *cu, *cn, *sc;             // the grid in rows of the form
-    float *G, *L, *B;                    // [mT,HV,K]; Aab or L, and Aak [T,HV,C]
+    int m, C, NC, spread;                // spread: 1 if chapters 05, 11 make a map
+    const int *cu, *cn, *sc;             // the call's tables, for the form's rows
+    float *G, *L, *B;                    // G [mT,HV,K]; L (v2: A), B = Aak [T,HV,C]
     void *u, *w, *kg, *qg, *Aqk;
     const void *v_new, *h, *dh, *dAqk, *dU;
     float *z, *dL, *dB;                  // [T,HV,V], [T,HV,C], [T,HV,C] of v1
@@ -49,7 +49,7 @@ struct engine {
 struct program {
     struct family f;
     struct engine by;
-    struct kcp_call form;                // the call in rows of the form
+    struct kcp_call form;                // the call, with the form's rows as tokens
     struct arena r;
     int *cu, *cn, *sc, *want;
     void *states, *ends, *maps, *o, *v_new, *h, *h_out;

@@ -5,10 +5,10 @@
 
 // Bound: shared-memory loads. The 2 C K V multiply-adds of a chunk, 2.1 million, take
 // 16384 cycles at 128 per cycle. A thread needs one 16-byte load per four
-// multiply-adds, at an address that is the same in all lanes. Such a load takes two
-// cycles of shared memory, so the chunk's 16384 loads take 32768 cycles. The block
-// copies w and kg once for its 128 threads. Each chunk has two barriers: one after the
-// tiles have arrived, one after all threads have read the tiles.
+// multiply-adds, at an address that is the same in all lanes. Such a load by a warp
+// takes two cycles of shared memory, so the chunk's 16384 loads take 32768 cycles. The
+// block copies w and kg once for its 128 threads. Each chunk has two barriers: one
+// after the tiles have arrived, one after all threads have read the tiles.
 //> storage
 struct tiles {
     float w[CHUNK][DIM], kg[CHUNK][DIM];

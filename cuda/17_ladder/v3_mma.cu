@@ -66,8 +66,8 @@ static __device__ __forceinline__ void add_kg(float (*S)[4], const float (*x)[4]
     }
 }
 
-// Computes x^T = u^T - y^T, and stores x to v_new element by element, because a lane
-// holds elements (v, token) in the layout of D.
+// Computes x^T = u^T - y^T, and stores x to v_new element by element, because adjacent
+// elements of a lane belong to different tokens.
 static __device__ __forceinline__ void subtract(float (*y)[4], const bf16 *u,
                                                 bf16 *v_new, int64_t ld, int len)
 {

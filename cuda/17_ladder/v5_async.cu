@@ -31,8 +31,8 @@ static __device__ void async_rows(bf16 (*to)[DIM], const bf16 *from, int64_t str
 
 //> load-stage
 // Loads chunk c of stretch s (a token range of one sequence), if this chunk exists.
-// Commits a group even without copies: the second newest group must be that of chunk c
-// - 1.
+// Commits a group even without copies, so that each cp_async_wait<STAGES - 2> waits for
+// one more chunk.
 static __device__ void load_stage(const struct kcp_ladder &a, int s, int n, int c,
                                   struct stage *to)
 {

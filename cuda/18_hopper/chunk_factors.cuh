@@ -86,15 +86,15 @@ static_assert(sizeof(struct chunk_factors<64>) == 388 * 64 + 10240
 // zero). A launch covers one window of each stretch: `count` chunks from `first` on.
 struct forward_params {
     struct kcp_forward a;
-    void *factors, *qk_rows;             // [NC][HV]; GDN has [NC][H] of rows besides
+    void *factors, *qk_rows;             // factors [NC][HV]; GDN: qk_rows [NC][H]
     const void *h_in;
     enum kcp_layout h_layout;            // of h_in
     const void *h_own;
     const int *from, *to, *own, *order, *want;   // [NS]; order: long stretches first
-    void *maps;                          // chapter 05's, of stretches with want set
+    void *maps;                          // the map of each stretch s with want[s] set
     int kept;                            // rows of h_kept
     int first, count;
-    void *carry;                         // [HV,K,V] from one window to the next
+    void *carry;                         // states [HV,K,V] between two windows
     // Parts of the block saved for backward that these kernels write, or NULL.
     // `rstd_q`, `rstd_k` and `beta` have 64 rows per chunk and head. Rows past a
     // stretch's end are 0. If a block is saved, `factors` points into the block.
@@ -115,7 +115,7 @@ static __host__ __device__ inline int launched_chunks(const struct forward_param
 // in windows (ranges of chunks) with programmatic dependent launches. The next window's
 // chunk_prepare starts when every block of this window's scan has started. The last
 // block of the next window's chunk_prepare waits for this window's scan. So every
-// kernel that waits for this chunk_prepare also waits for the scan.
+// kernel that waits for that chunk_prepare also waits for this window's scan.
 
 template <int K>
 static __device__ __forceinline__ struct chunk_factors<K> *chunk_factors_of(

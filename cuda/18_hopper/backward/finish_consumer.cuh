@@ -6,10 +6,10 @@
 
 #include "finish_gate.cuh"
 
-// All products use the raw q and k. The norms multiply rows of dA, dB, P, Q and W. Per
-// chunk and value head, with D_ij = exp2(G_i - G_j):
+// All products use the raw q and k. Norms multiply rows and, in dA and dB, also
+// columns. Per chunk and value head, with D_ij = exp2(G_i - G_j):
 //
-//     dA = scale tril(dO v_new^T, -1)   dB = -tril(dv v_new^T, -1)   (beta dL)
+//     dA = scale tril(dO v_new^T, -1)   dB = beta dL = -tril(dv v_new^T, -1)
 //     P  = scale dO h^T    Q = -dv h^T    W = v_new dS^T
 //     dq_i = exp2(G_i) P_i + sum_{j<i} dA_ij D_ij k_j + dA_ii k_i
 //     dk_i = exp2(G_i) Q_i + sum_{j<i} dB_ij D_ij k_j
@@ -19,11 +19,11 @@
 // The anchor b of a subchunk (16 tokens) and channel is an integer near the middle of
 // the range of G. For i in subchunk I and j in subchunk J, D_ij = exp2(G_i - b_I)
 // exp2(b_I - b_J) exp2(b_J - G_j). The middle factor is a power of two, so each operand
-// is rounded only once. Gradient dG_i is q_i times q's row sum, plus k_i times k's row
-// sum, minus k_i times k's column sum. In dG, row sums are multiplied by the rounded
-// operands that enter column sums, and column sums by the rounded operands that enter
-// row sums. So each pair (i, j) adds a product to row i of dG and subtracts exactly the
-// same product from row j.
+// is rounded only once. dG_i is q_i times the row sum (j < i) of dq_i, plus k_i times
+// the row sum of dk_i, minus k_i times the column sum (j > i) of dk_i. In dG, the
+// rounded qf and kf of the column sums multiply the row sums, and the rounded kb of the
+// row sums multiplies the column sums. So each pair (i, j) adds a product to row i of
+// dG and subtracts exactly the same product from row j.
 struct operands {
     pairs_of_tokens kb, kf, qf; // k exp2(b-G), k exp2(G-b), q exp2(G-b)
 };
@@ -57,9 +57,9 @@ static __device__ __forceinline__ void scaled_operand_a(uint32_t *a,
 
 // A subchunk has one anchor for rows and one for columns. Normally the two anchors are
 // equal. On the underflow path (finish_gate.cuh) the row anchor is G just before the
-// subchunk. The column anchor is the subchunk's last G. So no exponent is above 0. On
-// this path only pairs of different subchunks use anchors. `step[I]` is a pair of bf16,
-// both exp2(b_(I+1) - b_I).
+// subchunk, rounded up, and the column anchor is the subchunk's last G, rounded down,
+// so no exponent is above 0. On this path only pairs of different subchunks use
+// anchors. `step[I]` is a pair of bf16, both exp2(b_(I+1) - b_I).
 struct anchors {
     float row[SUBCHUNKS][2], column[SUBCHUNKS][2];
     uint32_t step[SUBCHUNKS - 1][2];
@@ -86,8 +86,8 @@ static __device__ __forceinline__ struct anchors anchors_of(const float (*bound)
     return b;
 }
 
-// For two channels and I > J, computes exp2(b_I - b_J), exactly unless `underflow` is
-// 1.
+// For two channels and I > J, computes exp2(b_I - b_J) from row anchor b_I and column
+// anchor b_J.
 template <int underflow>
 static __device__ __forceinline__ void power_between(const struct anchors &b, int I,
                                                      int J, uint32_t *power)
@@ -119,7 +119,7 @@ static __device__ __forceinline__ float column_factor(const struct anchors &b, i
     return ex2_approx(b.column[I][h] - b.row[I][h] - G);
 }
 
-// Computes a warp's operands. Replaces G by exp2(G - b) (underflow path: G - b.row).
+// Computes a warp's operands. Replaces the values in G as described at row_factor.
 template <int underflow>
 static __device__ __forceinline__ void make_operands(const struct anchors &b,
                                                      const unsigned char *q_tile,
@@ -203,7 +203,7 @@ static __device__ __forceinline__ void scale_columns_of_W(
     }
 }
 
-// In dk of the chunk's last row, the term of W adds nothing to dG (dk_s* in eq:dG). So
+// The term of W in dk of the chunk's last row (dk_s* in eq:dG) adds nothing to dG. So
 // `take_star` moves this term to `star`, and `add_star` later adds the term to dk.
 static __device__ __forceinline__ void take_star(int len, float (*d)[4], float *star)
 {
@@ -256,7 +256,7 @@ static __device__ __forceinline__ void add_star(int len, const struct anchors &b
     }
 }
 
-// Adds to `last` (dG_last) the products of kb = k exp2(b - G) and d, scaled W^T.
+// Adds to `last` (dG_last) this lane's sum of kb d, where d is the scaled W^T.
 static __device__ __forceinline__ void add_to_dG_last(const pairs_of_tokens &kb,
                                                       const float (*d)[4], float *last)
 {
@@ -444,8 +444,8 @@ static __device__ __forceinline__ void store_dots(const pairs_of_tokens &q,
     *(float2 *)&part[CHUNK + 2 * lane] = sum_over_channels(of_k);
 }
 
-// Replaces each norm by the factor of the norm's gradient: -rstd^2 sum(q dq), or 0
-// without l2norm.
+// Replaces each norm by the factor of the norm's gradient: -rstd^2 sum(q dq) for q,
+// -rstd^2 sum(k dk) for k, or 0 without l2norm.
 template <int K>
 static __device__ __forceinline__ void projection_factors(int l2norm,
                                                           const float *dots,

@@ -6,9 +6,9 @@
 
 #include "finish_producer.cuh"
 
-// Gate constants of a thread's two channels. The raw gate is x, and y = x + dt_bias.
-// For a bounded gate, `times` is -exp(A_log) log2(e), and g = lower_bound / (1 + 2^u)
-// with u = `times` y. For a softplus gate, `times` is -exp(A_log).
+// Constants of two channels, with raw gate x and y = x + dt_bias. For a bounded gate,
+// `times` is -exp(A_log) log2(e), and g = lower_bound / (1 + 2^u) with u = `times` y.
+// For a softplus gate, `times` is -exp(A_log). `plus` is u (softplus: y) at x = 0.
 struct finish_gate {
     float times, plus[2];
 };
@@ -213,7 +213,7 @@ static __device__ __forceinline__ void mark_underflow(const float (*bound)[2],
         #pragma unroll
         for (int h = 0; h < 2; h++)
             deepest = fminf(deepest, bound[I + 1][h] - bound[I][h]);
-    if (deepest < -118.0f) *mark = 1; // above, exp2 is a normal bf16 number
+    if (deepest < -118.0f) *mark = 1; // else every factor is a normal bf16 number
 }
 
 // G, q and k of a lane's four tokens of one subchunk, in one channel.

@@ -18,8 +18,8 @@ struct gdn_gate {
 
 // Sums per row that the consumers compute for the gradient warp. `rows` sums over a
 // row's pairs with earlier rows, and `columns` sums over the row's pairs with later
-// rows. `states` and `last` sum the terms of q dq and k dk that contain h or dS.
-// `dv_v_new` is the diagonal of dv v_new^T.
+// rows. `last` sums the terms of k dk with dS, and `states` the terms of q dq and k dk
+// with h, minus `last`. `dv_v_new` is the diagonal of dv v_new^T.
 struct gdn_sums {
     float rows[2][CHUNK], columns[2][SUBCHUNKS][CHUNK]; // of dA, of dB
     float states[2][CHUNK], last[2][CHUNK];             // per warpgroup
@@ -57,8 +57,8 @@ static int make_gdn_maps(struct gdn_maps *m, const struct kcp_backward &a)
     return made ? KCP_OK : KCP_CUDA;
 }
 
-// Loads q, k and their norms for pair number i.pair of a chunk and a query/key head.
-// Argument `pair` counts the pairs of this block and selects the stage.
+// Loads q, k and their norms of the (chunk, query/key head) pair i.pair. Argument
+// `pair` counts this block's pairs and selects the stage.
 template <int K>
 static __device__ __forceinline__ void load_qk_part(const struct backward_params &x,
                                                     const struct gdn_maps &from,
@@ -98,7 +98,7 @@ static __device__ __forceinline__ void gdn_finish_producer(
     }
 }
 
-// ---- the gate: y = x + dt_bias (raw gate: x), and its log2 decay, at least -200
+// ---- the gate: y = x + dt_bias (KCP_GATE_RAW: y = x); its log2 decay is at least -200
 
 static __device__ __forceinline__ float gdn_gate_input(const struct kcp_backward &a,
                                                        int64_t t, int n)

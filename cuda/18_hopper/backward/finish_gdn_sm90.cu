@@ -6,7 +6,7 @@
 
 // With one gate per head, D_ij = exp2(G_i - G_j) is the same for all channels, and at
 // most 1 for j <= i. So this kernel needs no anchors (finish_consumer.cuh) and computes
-// any gate exactly. All products use the raw q and k. The norms multiply rows.
+// any gate exactly. All products use raw q and k. Norms multiply rows and columns.
 //
 //     dA_ij = scale D_ij (dO v_new^T)_ij, j <= i
 //     dB_ij = -D_ij (dv v_new^T)_ij, j < i
@@ -47,7 +47,7 @@ static __device__ __forceinline__ float sum_of_quad(float x)
 }
 
 // Converts X = dO v_new^T or dv v_new^T to dA or dB in bf16. S is q k^T or k k^T. Also
-// computes the row and column sums of dA . S or dB . S, which enter dG.
+// computes row and column sums of the elementwise dA . S or dB . S, which enter dG.
 template <int K>
 static __device__ __forceinline__ void store_gdn_triangle(
     int of_dv, int stage, int buffer, float scale, const float (*X)[4],
@@ -338,9 +338,9 @@ static __device__ __forceinline__ void finish_gdn_chunk(
 // Barriers: each part (finish_gdn.cuh) has `full` and `empty`. G and the sums of dG
 // have further pairs of barriers, gate_* and sums_*. CONSUMERS_SYNC marks three events,
 // in order: rows past the end are 0; the triangles are stored; the dots (sums of q dq
-// and k dk) are stored. The triangles dA and dB have two buffers, so when the triangles
-// are stored, the previous chunk's triangles have been read. WARPGROUP_SYNC: a
-// warpgroup's rows are staged.
+// and k dk) are stored. The triangles dA and dB have two buffers, so no barrier
+// separates reading a chunk's triangles from storing the next chunk's triangles.
+// WARPGROUP_SYNC: a warpgroup's rows are staged.
 template <int K>
 static __global__ __launch_bounds__(finish_threads<K>::ALL, finish_threads<K>::BLOCKS)
 void gdn_finish_kernel(const __grid_constant__ struct backward_params x,

@@ -23,7 +23,7 @@ struct finish_threads {
 };
 
 // Named barriers. All consumers reach CONSUMERS_SYNC several times per chunk. The
-// comment of each call says what the barrier separates. WARPGROUP_SYNC + w synchronizes
+// comment at each call says what the barrier separates. WARPGROUP_SYNC + w synchronizes
 // warpgroup w. Consumers arrive at DIAGONAL_STORED after storing the diagonal of dv
 // v_new^T. The warp that computes dbeta waits for this arrival.
 enum { CONSUMERS_SYNC = 1, WARPGROUP_SYNC = 2, DIAGONAL_STORED = 4 };
@@ -181,11 +181,11 @@ static __device__ __forceinline__ void store_tile(const unsigned char *tile, bf1
 }
 
 // Returns the gradient of the raw beta: dbeta_i = (dv v_new^T)_ii / beta_i^2, times the
-// derivative of the sigmoid.
+// derivative of the sigmoid, if any.
 static __device__ __forceinline__ float dbeta_raw_of(enum kcp_beta_form form,
                                                      float beta, float dv_v_new)
 {
-    const float least = 9.094947e-13f; // 2^-40: beta is 0 past the chunk's end
+    const float least = 9.094947e-13f; // 2^-40, in place of beta = 0 past the end
     const float b = fabsf(beta) < least ? copysignf(least, beta) : beta;
     const float dbeta = dv_v_new * __fdividef(1.0f, b) * __fdividef(1.0f, b);
     if (form == KCP_BETA_RAW) return dbeta;

@@ -180,7 +180,7 @@ static __device__ __forceinline__ void kda_reverse_step(
 // ---- one gate per head (GDN)
 //
 // With the raw k and q: x = B (k dS) + Aqk^T dO, dv = (A beta)^T x, dS <- decay dS +
-// q^T (Q dO) - k^T (F dv).
+// q^T (Q dO) - k^T (F dv). gdn_row_factors defines B, Q and F.
 
 // Multiplies the columns of operand A by `factor`, and rounds the products to bf16.
 static __device__ __forceinline__ void scale_operand(uint32_t (*a)[4],
@@ -243,8 +243,8 @@ static __device__ __forceinline__ void gdn_reverse_step(
 
 // ---- the block
 
-// Returns a view for the gradient of the state before token range z (p NULL: not
-// stored).
+// Returns a view for the gradient of the state before token range z. If the view's p is
+// NULL, this gradient is not stored.
 static __device__ __forceinline__ struct state_view start_of(
     const struct backward_params &x, int job, int z, int n, int v)
 {
@@ -310,8 +310,8 @@ static __device__ __forceinline__ void reverse_consumer_warpgroup(
 // Computes columns v0 to v0 + 64 WGS - 1 of value head n along token range z. The
 // arguments are those of states_block.
 //
-// Bound: memory. Per token and head, 6K + 2.5C + 2V bytes are read and 2 KV / C + 2V
-// bytes are written. With few token ranges and heads the bound is the latency of the
+// Bound: memory. Per token and head, KDA reads 6K + 2.5C + 2V bytes and writes 2 KV / C
+// + 2V bytes. With few token ranges and heads the bound is the latency of the
 // sequential steps. Barriers. `full`: the chunk's bytes have arrived. `empty`: every
 // consumer of the block or cluster has read these bytes and has stored the dv that was
 // staged in dO. Barriers of the warpgroup separate the accesses to staged tiles.

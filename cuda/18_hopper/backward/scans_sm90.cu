@@ -56,10 +56,10 @@ static int launch_scans(const struct backward_params *x, const CUtensorMap *dO)
                            128 * WGS + 128, blocks, &f, *x, *dO);
 }
 
-// Uses blocks of 64 columns if the GPU has an SM for each block, otherwise of 128
-// columns. KDA needs two SMs for each block, because pairs of such blocks are
-// memory-bound. Strips (parts of segments) always use blocks of 64 columns, because
-// strips are cut so that these blocks fill the SMs once or twice.
+// Uses blocks of 64 columns if the GPU has one SM per block (GDN) or two SMs per block
+// (KDA, whose blocks of 64 columns are memory-bound). Otherwise uses blocks of 128
+// columns. Strips (parts of segments) always use blocks of 64 columns, because strips
+// are cut so that these blocks fill the SMs once or twice.
 template <int kda>
 static int launch_128(const struct backward_params *x, const CUtensorMap *dO,
                       int processors, int strips)

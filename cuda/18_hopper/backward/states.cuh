@@ -115,7 +115,7 @@ static __device__ __forceinline__ void kda_states_consumer(
     }
 }
 
-// ---- one gate per head (GDN): factors per row scale accumulators, not operands
+// ---- one gate per head (GDN): row factors multiply accumulators, not operands
 template <int K, int WGS, int blocks>
 static __device__ __forceinline__ void gdn_states_consumer(
     const struct backward_params &x, int count, struct states_out to,
@@ -166,7 +166,7 @@ static __device__ __forceinline__ void gdn_states_consumer(
 
 // ---- the block
 
-// Warps 0 and 1 load k~ (pipeline K) and A beta, kg, decay (A). Warps 2 and 3 copy v.
+// Warp 0 loads k~ (pipeline K), warp 1 loads pipeline A, and warps 2 and 3 copy v.
 template <int blocks, int K, int WGS, int kda>
 static __device__ __forceinline__ void states_producer_warpgroup(
     const struct forward_params &f, int z, int n, int v0,
@@ -201,8 +201,8 @@ static __device__ __forceinline__ void states_consumer_warpgroup(
 // the parameters of x.a in the format of forward's kernels. If `blocks` is 2, the two
 // blocks of a cluster have all columns of a head and share the copied factors.
 //
-// Bound: memory. Per token and head, 4K + 1.25C + 2V bytes are read and 2 KV / C + 2V
-// bytes are written. With few token ranges and heads the bound is the latency of the
+// Bound: memory. Per token and head, KDA reads 4K + 1.25C + 2V bytes and writes 2 KV /
+// C + 2V bytes. With few token ranges and heads the bound is the latency of the
 // sequential steps. Barriers. `full` and `empty` are as in scan_kernel. Three barriers
 // per chunk synchronize a warpgroup: before the writes to staged tiles, after h is
 // staged, and after v_new is staged.

@@ -54,8 +54,8 @@ struct backward_params {
     // Arrays that forward saved, in format 2 of ref/core/saved.def.
     const void *factors;                 // [NC][HV] chunk_factors or gdn_head_factors
     const void *qk_rows;                 // GDN: [NC][H] gdn_qk_rows
-    const float *rstd_q, *rstd_k;        // [NC][H][64]; 1 where there is no norm
-    const float *beta;                   // [NC][HV][64], sigmoid applied, floor too
+    const float *rstd_q, *rstd_k;        // [NC][H][64]; 1 without l2norm
+    const float *beta;                   // [NC][HV][64] after sigmoid and floor 2^-40
     // Arrays in the workspace that pass data between the kernels.
     void *h;                             // [NC][HV] packed_state, before each chunk
     void *dS;                            // [NC][HV] packed_state, after each chunk
@@ -76,9 +76,9 @@ struct backward_params {
     // `dh_ext` receives this gradient from SCAN_DH_EXT jobs, and from SCAN_REVERSE jobs
     // without a row in `of_first`. `pitch`: elements between key rows of dh_ext.
     struct scan_states first, last, of_first;    // h, dS, dS
-    float *dh_ext;                       // [stretches,HV,K,pitch]; NULL: nowhere
+    float *dh_ext;                       // [stretches,HV,K,pitch]; NULL: not stored
     int pitch;
-    // backward_maps stores here M of token ranges whose `want` has KCP_WANT_M.
+    // backward_maps stores in `maps` M of each range whose `want` has KCP_WANT_M.
     float *maps;                         // [stretches,HV,K,V+K]
     const int *want;
 };
@@ -102,10 +102,10 @@ static __device__ __forceinline__ struct packed_rows<V> *v_new_of(
 }
 
 // `backward_maps`: computes M of token ranges from the saved factors, as forward does.
-// The caller sets every element of `own` [NS] to -1: no map starts from a state.
+// The caller sets every element of `own` [NS] to -1, because no map starts from a state.
 // `backward_scans`: runs all jobs in one grid. `strips`: 1 if token ranges are parts of
 // segments.
-// `backward_finish_scratch`: returns the bytes of x->scratch for this call (0: none).
+// `backward_finish_scratch`: returns the bytes of x->scratch that this call needs.
 // `backward_factors`: if forward saved no factors, runs forward's chunk_prepare, which
 // stores factors, rstd and beta in the arrays of x.
 // `backward_factors_size`: returns the bytes of factors per chunk and value head.

@@ -27,7 +27,7 @@ static __device__ __forceinline__ struct bounded_gate bounded_gate_of(
 // of a lane is token 16 upper + 8 far + (r ^ 4 far).
 struct gate_lane {
     int upper, far, channel;
-    uint32_t row[2];                     // of the lane's rows r < 4 and r >= 4
+    uint32_t row[2];                     // base addresses of rows r < 4 and r >= 4
 
     __device__ __forceinline__ uint32_t at(int r) const
     {
@@ -256,7 +256,7 @@ static __device__ __forceinline__ void make_triangles(
     __syncwarp();
     wgmma_wait<0>();
     fence_operand<2>(E);
-    if (s) mbarrier_wait(&m.staged, s - 1);        // before finish can stage step s
+    if (s) mbarrier_wait(&m.staged, s - 1);        // so that no phase is missed
     #pragma unroll
     for (int t = 0; t < 2; t++)
         #pragma unroll

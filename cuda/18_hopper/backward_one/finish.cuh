@@ -128,9 +128,9 @@ static __device__ __forceinline__ void put_parameters(
     if (lane == 0 && x.dA_rows) x.dA_rows[(int64_t)w.row * x.a.HV + w.n] = slope_A * A;
 }
 
-// Stores each warp's sums of q dq and k dk over its channels, as [warp][64]. The sums
-// of all warps overwrite kb, once per warpgroup. In these bytes, the results of
-// norm_factors (64 per warp) follow the sums.
+// Stores each warp's sums of q dq and k dk over its channels, as [warp][64]. A copy of
+// the sums of all warps overwrites kb in each half of the stage. In these bytes, the
+// results of norm_factors (64 per warp) follow the sums.
 static __device__ __forceinline__ void put_dots(float2 sum, int f, int st,
                                                 struct backward_one_storage &m)
 {
@@ -335,7 +335,7 @@ static __device__ __forceinline__ void finish_warpgroup(
         #pragma unroll
         for (int c = 0; c < 2; c++) {
             uint32_t F[4], dq[4], dk[4];
-            float2 gq[2], gk[2], cq[2], ck[2];     // of the norms, and factors of rows
+            float2 gq[2], gk[2], cq[2], ck[2];     // g: norm_factors; c: row factors
             ldmatrix_trans_at(F, tiles + 3 * HALF_BYTES + c * 2048);
             #pragma unroll
             for (int i = 0; i < 2; i++) {
@@ -377,7 +377,7 @@ static __device__ __forceinline__ void finish_warpgroup(
             copy_swizzled_rows<ROWS>(x.dk + at, (int64_t)x.a.HV * 128, len,
                                      (const bf16 *)rows.k);
         }
-        fence_proxy_async();             // also for what was read: F, sums, dv
+        fence_proxy_async();             // TMA reads dq, dk; overwrites F, sums
         warp_arrive(&m.staged);
 
         // ---- gradient of the gate, computed last, when all other registers are free

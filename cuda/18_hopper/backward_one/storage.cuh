@@ -42,8 +42,8 @@ enum {
 };
 
 // One half of the channels of a step. `q` later holds qf, then dq. `k` later holds kf,
-// then dk. `g` later holds kb, then sums over channels (put_dots). The bytes of F hold
-// g of step s - 2, for that g's gradient, until gate_step of step s writes F.
+// then dk. `g` later holds kb, then sums over channels (put_dots). Until gate_step of
+// step s writes F, the bytes of F hold g of step s - 2, which `finish` reads again.
 struct __align__(1024) gated_half {
     unsigned char q[HALF_BYTES], k[HALF_BYTES], g[HALF_BYTES], F[HALF_BYTES];
 };
@@ -59,10 +59,10 @@ struct token_factors { float q_factor[ROWS], rstd_k[ROWS], beta[ROWS]; };
 // Barriers. `raw`: q, k, g and factors are loaded. `gated_full`: qf, kf and kb have
 // replaced q, k and g. `value_full`: dO, w, Ab and Aqk are loaded. `dv_full`: dv is
 // written. `state_full`: Sa is loaded. `dS_full`: dSa is written. `dS_empty`: `finish`
-// has read dSa and kb. `triangles_full`: dA and dB are written, and q, k and g of the
-// step have been read. `dots`: the products of `finish` are complete, and sums over
-// channels are written. `staged`: dq and dk are written. `again`: the second copy of g
-// is loaded. `again_empty`: `finish` has read this copy.
+// has read dSa and kb. `triangles_full`: dA and dB are written, and the chain has read
+// qf, kf and kb. `dots`: the products of `finish` are complete, and sums over channels
+// are written. `staged`: dq and dk are written. `again`: the second copy of g is
+// loaded. `again_empty`: `finish` has read this copy.
 //
 // A wait compares only the parity of the barrier's phase. So each warp waits for phase
 // p of a barrier before the warp arrives (or issues a copy) in phase p + 1.
@@ -71,7 +71,7 @@ struct backward_one_storage {
     struct value_stage values[VALUES];
     unsigned char dS[2][2][8192];        // [channels 64 i ..][columns 64 j ..]
     unsigned char state[32768];
-    unsigned char triangles[4096];       // dA over dB: 64 rows of 32
+    unsigned char triangles[4096];       // 32 rows of dA, then 32 rows of dB
     struct token_factors factors[FACTORS];
     // These arrays hold factors and exponents in base 2. `decay` is the factor of dSa
     // from the next step to this step, 2^(E - a + a'). If deep[..][i] is set, then in
@@ -98,9 +98,9 @@ struct backward_one_params {
     const struct step_record *records;
     const struct backward_stretch *stretch;          // the longest first
     bf16 *dO, *dv;                       // the call's, or aligned copies
-    bf16 *dq, *dk;                       // likewise; [T,HV,128]: where HV > H rows of
-                                         // value heads, to be added
-    float *dA_rows, *ddt_rows;           // [NS,HV], [NS,HV,128]; NULL: not asked for
+    bf16 *dq, *dk;                       // likewise; if HV > H, arrays [T,HV,128],
+                                         // which add_value_heads sums
+    float *dA_rows, *ddt_rows;           // [NS,HV], [NS,HV,128]; NULL: not computed
 };
 
 // The work of a block: a sequence of value head n, with query/key head m.
@@ -128,7 +128,7 @@ static __device__ __forceinline__ const struct step_record *record_of(
 static __device__ __forceinline__ void init_backward_barriers(
     struct backward_one_storage &m)
 {
-    enum { WARPS = 8 * WARP_ARRIVALS };  // of the chain, or of finish
+    enum { WARPS = 8 * WARP_ARRIVALS };  // the chain has 8 warps, finish has 8
     for (int i = 0; i < GATED; i++) {
         mbarrier_init(&m.raw[i], 2);
         mbarrier_init(&m.gated_full[i], WARPS);

@@ -58,14 +58,14 @@ static __global__ void add_value_heads(int64_t rows, int heads, const uint4 *x,
 // ---- the host's part
 
 // `dq` and `dk` are the call's arrays or aligned copies. If HV > H, the kernel stores
-// x.dq and x.dk per value head, and add_value_heads sums these arrays to `dq` and `dk`.
-// Arrays that are not aligned to 16 bytes have copies in the workspace, because TMA
-// requires the alignment.
+// x.dq and x.dk per value head, and add_value_heads sums these arrays into `dq` and
+// `dk`. Arrays that are not aligned to 16 bytes have copies in the workspace, because
+// TMA requires the alignment.
 struct steps_backward {
     struct backward_one_params x;
     struct arena r;
     bf16 *dq, *dk;
-    float *dA_rows, *ddt_rows, *all;     // sums of segments; the ranks', gathered
+    float *dA_rows, *ddt_rows, *all;     // sums per segment; `all`: of all ranks
     int *differs;
 };
 

@@ -154,7 +154,7 @@ static __device__ __forceinline__ float component(const float4 &l, int i)
 static __device__ __forceinline__ void invert_blocks8(unsigned char *Ab)
 {
     const int lane = lane_id(), b = lane / 16, H = lane / 8 % 2, j = lane % 8;
-    const int other = H * 32;            // pieces 2 and 3, where the block's begin
+    const int other = H * 32;            // if H = 1, the block starts at piece 2
     const unsigned char *row[2] = { Ab + b * 1088 + H * 512, Ab + b * 960 + H * 512 };
     float x[8];
     float4 l[8];
@@ -294,7 +294,7 @@ static __device__ __forceinline__ void inverse_warp(const struct head_params &x,
             to_state = ex2_approx(G);
         }
         mbarrier_wait(kda ? &smem.gated[st] : &smem.raw[st], at.phase);
-        if (!kda && (c + 1) * STEP_ROWS > w.len)   // rows past the end are 0 from then
+        if (!kda && (c + 1) * STEP_ROWS > w.len)   // until rows past the end are 0
             mbarrier_wait(&smem.decayed[st], at.phase);
         __syncwarp();
         float y[3][2][4] = {};

@@ -52,7 +52,7 @@ struct step_consumer {
     const struct head_params &x;
     const struct head_walk &w;
     int wg, e, is_storer, v_at;          // v_at: this lane's bytes of v, for ldmatrix
-    uint64_t *stored;                    // `empty` of the stage that o is leaving
+    uint64_t *stored;                    // `empty` of the stage whose o TMA copies
     float y[8][4];                       // (qf S)^T, then (kf S)^T
 
     // Starts qf S and kf S as one product: rows of qf precede those of kf in memory, so

@@ -98,11 +98,11 @@ enum { FEW_STRETCHES = 64 };
 struct stretch { int begin, len, row, record; };
 
 struct head_params {
-    CUtensorMap q, k, g, v, o;           // boxes of 32 rows; g: KDA alone
+    CUtensorMap q, k, g, v, o;           // boxes of 32 rows; only KDA has g
     struct forward_params f;
-    const struct stretch *stretch;       // the longest first; NULL: they are these few
+    const struct stretch *stretch;       // the longest first; NULL: `few` has them
     struct stretch few[FEW_STRETCHES];
-    struct step_record *records;         // KDA, of the block; NULL: it is not kept
+    struct step_record *records;         // KDA: records for backward, or NULL
 };
 
 // The work of a block: a sequence of value head n, with query/key head m.

@@ -18,7 +18,7 @@ enum { PIPE_K, PIPE_A, PIPE_Q, PIPE_AQK, MAX_STAGES = 4 };
 // What a scan computes. MAP_SCAN: the affine maps (maps_sm90.cu). STATES_SCAN: the
 // states, for backward (states.cuh). OUTPUT_SCAN: o. KEEPING_SCAN: o, h and v_new.
 // MAP_SCAN and STATES_SCAN use the pipelines K and A. OUTPUT_SCAN and KEEPING_SCAN use
-// all four pipelines. An enum value is the number of rows of barriers in the storage.
+// all four pipelines. An enum value is the first dimension of `full` and `empty`.
 enum scan_kind { MAP_SCAN = 2, STATES_SCAN = 3, OUTPUT_SCAN = 4, KEEPING_SCAN = 5 };
 
 // The number of lanes that copy rows of v. In scans that compute o, the producer warp
@@ -167,8 +167,8 @@ static __device__ __forceinline__ int release_count(void)
 }
 
 // Initializes the barriers, and zeroes the triangles above their diagonals. `v_lanes`
-// is the number of lanes that copy v. At each `full` barrier of pipeline K, these lanes
-// arrive, and one more lane, which announces how many bytes its copies bring.
+// is the number of lanes that copy v. Each `full` barrier of pipeline K expects
+// arrivals of these lanes and of the lane that issues the TMA copies.
 template <int blocks, int K, int WGS, scan_kind kind, int kda>
 static __device__ __forceinline__ void pipeline_init(
     struct scan_storage<K, WGS, kind, kda> &smem, int v_lanes)
@@ -310,7 +310,7 @@ static __device__ __forceinline__ void tma_load_stage(
 
 //> v-rows
 // With `lanes` lanes, copies a token range's rows of v chunk by chunk, 16 bytes per
-// lane. The rows are too short and many for TMA. Rows past the range's end become 0.
+// lane. The rows are too short and too many for TMA. Rows past the end become 0.
 template <int WGS, int lanes>
 struct v_rows {
     const bf16 *v;                       // this lane's 16 bytes of its first row
@@ -358,7 +358,7 @@ static __device__ void scan_producer_warp(
     struct v_rows<WGS, lanes> v = {};
     if constexpr (lanes > 0) v = v_rows_of<WGS, lanes>(x, z, n, v0);
     struct chunk_box box = {};
-    int at = 0, phase = 0, last = 0;     // last: the last first token of a full chunk
+    int at = 0, phase = 0, last = 0;     // chunks that start after `last` are partial
     if (raw && raw->there) {
         box.m = n / (x.a.HV / x.a.H);
         box.t = (int)chunk_tokens(x.a, z, first_chunk(x, z)).t;
