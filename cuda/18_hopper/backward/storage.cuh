@@ -102,7 +102,7 @@ static __device__ __forceinline__ struct packed_rows<V> *v_new_of(
 }
 
 // `backward_maps`: computes M of token ranges from the saved factors, as forward does.
-// The caller sets every element of `own` [NS] to -1, because no map starts from a state.
+// Callers set every element of `own` [NS] to -1, because no map starts from a state.
 // `backward_scans`: runs all jobs in one grid. `strips`: 1 if token ranges are parts of
 // segments.
 // `backward_finish_scratch`: returns the bytes of x->scratch that this call needs.
