@@ -9,7 +9,7 @@
 
 // The cost model of KCP_AUTO, in nanoseconds. `token` is the time per token of the
 // sequential scan, for any number of heads. `launch` is the time per dependent launch.
-// `number` is the time of all levels of the map tree per element of one token's map.
+// `number` is the time per element of one token's map, for all levels of the map tree.
 // The constants were fitted to forward passes on an H200 (bench/results/, case scan):
 // 256 ns per token at K = 16 and 32, 315 ns at 64. Sequential and parallel results
 // agree up to rounding.

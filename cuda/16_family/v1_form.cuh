@@ -92,7 +92,7 @@ static __global__ void family_scores(const struct family x)
         //< kernel-scores
         X *Aqk = out<X>(x.Aqk, (ti + 1) * m - 1, HV, n, x.C * m) + j * m;
         for (int r = 0; r < m; r++) Aqk[r] = (float)x.a.scale * qk[r];
-        x.L[(ti * HV + n) * x.C + j] = m == 2 ? -L : L;      // x = r - L x
+        x.L[(ti * HV + n) * x.C + j] = m == 2 ? -L : L;      // for x = r - L x
         x.B[(ti * HV + n) * x.C + j] = B;
     }
 }

@@ -11,7 +11,7 @@
 // arrays, and keeps dq, d(look), dk and db in registers. `look` is the vector with
 // which a token reads the state before writing. The tensor core computes the products.
 
-// Starts dG = q dq + look d(look) - k dk - b db with the terms that come through the
+// Sets dG to the terms of q dq + look d(look) - k dk - b db that come through the
 // states. Later, pairs_back and rows_back add the terms of pairs of tokens.
 template <int model, int K, int V, int C>
 static __device__ void start_dG(struct back_storage<model, K, V> &s, int d0, int last,
