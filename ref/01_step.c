@@ -1,4 +1,4 @@
-/* 01_step.c -- computes the recurrence token by token, and its adjoint.
+/* 01_step.c -- computes the gated delta rule token by token, and its adjoint.
  *
  * Book: chapter 01.  Checked by: tests/01_step/checks.c (finite differences).
  * Next: ref/02_gate.c.

@@ -58,7 +58,7 @@ static double gate(const struct kcp_gate *a, double x, double A_log, double dt)
     //< gate
 }
 
-/* Returns dx, which is also the gradient of dt, and adds to dA_log:
+/* Returns dx, which is also the gradient of dt (raw: 0), and adds to dA_log:
  *   softplus  dx = -exp(A_log) sigma(y) dg             dA_log += dg g
  *   bounded   dx = dg lb sigma'(z) exp(A_log)          dA_log += dx y
  *   raw       dx = dg                                  dA_log += 0

@@ -131,7 +131,7 @@ void kcp_plan_give(const struct kcp_plan *p, int r, size_t row, const void *shar
 }
 //< rows
 
-/* p->seg lists the segments in the order of the concatenated shards. */
+/* Searches p->seg, which is in the order of the concatenated shards, for token i. */
 int64_t kcp_plan_token(const struct kcp_plan *p, int64_t i)
 {
     for (int j = 0; p && i >= 0 && j < p->S; j++) {

@@ -8,12 +8,12 @@
 #include <string.h>
 
 /* compress (forward):  h_kept = h_in[0]
- * expand (backward):   h_back[0] = h_kept,  h_back[s] = h_start[s] for s >= 1.
+ * expand (backward):   h_back[0] = h_kept_in,  h_back[s] = h_start[s] for s >= 1.
  *
  * In a contiguous plan with L = 0, only a rank's first segment can begin inside a
  * sequence, so only this segment can get its initial state from another rank. Every
  * other segment starts from h0, which the caller passes again in h_start (NULL: 0).
- * Shapes: h_in, h_start, h_back [NS,HV,K,V]; h_kept [1,HV,K,V]. */
+ * Shapes: h_in, h_start, h_back [NS,HV,K,V]; h_kept, h_kept_in [1,HV,K,V]. */
 int ref_h0(struct kcp_h0 *a)
 {
     const int refused = kcp_begin("12_h0", KCP_HOST, a, NULL);

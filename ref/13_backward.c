@@ -234,9 +234,9 @@ static int program(struct backward_rank *x)
 
 /* Computes all gradients of this rank's shard from do_ and, for sequences that end on
  * this rank, dht. Writes dh0 of the sequences that start on this rank, and dA_log and
- * ddt_bias, which are sums over the ranks. `saved` is the block that ref_forward wrote.
- * Tensors that this block lacks are recomputed. If a rank fails, all ranks return an
- * error. Returns KCP_MISMATCH if this function cannot read the block's format. */
+ * ddt_bias, which are sums over all ranks unless KCP_SUM_LOCAL is set. Recomputes
+ * tensors that `saved`, the block that ref_forward wrote, lacks. If a rank fails, all
+ * ranks return an error. Returns KCP_MISMATCH if the block has another format. */
 int ref_backward(struct kcp_backward *a)
 {
     const int refused = kcp_begin("13_backward", KCP_HOST, a, NULL);

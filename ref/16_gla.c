@@ -1,4 +1,4 @@
-/* 16_gla.c -- GLA, gated linear attention: what a token adds depends on no state.
+/* 16_gla.c -- GLA, gated linear attention: a token adds k v^T to the decayed state.
  *
  * Book: chapter 16.  Checked by: tests/16_family/checks.c and its mutants.
  * Next: ref/16_gdn2.c. */

@@ -10,8 +10,8 @@
 
 enum { TILE = TILE_ROWS * TILE_COLUMNS, WIDE = 4 };   /* K <= 64 * WIDE */
 
-/* The data of a warp, which computes 16 columns of the state. Unlike in 17_lanes.c, the
- * tiles of w and kg are swizzled. */
+/* The data of a warp, which computes 16 columns of the state. The tiles of w and kg are
+ * swizzled, unlike those in 17_lanes.c. */
 struct warp {
     struct fragment_d S[WIDE * 8], y[8];
     double w[WIDE * TILE], kg[WIDE * TILE];
@@ -40,7 +40,7 @@ static void two_b(struct fragment_b *b, const double (*r)[8])
         }
 }
 
-/* Adds A B to two tiles at `to`. A is the two tiles `d`, and B the two operands `r`. */
+/* Adds A B to two tiles at `to`. A is in the two tiles `d`. B is in the registers r. */
 static void multiply(struct fragment_d *to, const struct fragment_d *d,
                      const double (*r)[8])
 {

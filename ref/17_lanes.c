@@ -7,7 +7,7 @@
 
 enum { WIDEST = 256, LONGEST = 64 };            /* K <= WIDEST, C <= LONGEST */
 
-/* The data of a warp, which computes 16 columns of one chunk: S^T in K/8 tiles of D,
+/* A warp computes 16 columns of one chunk. The warp's data are S^T in K/8 tiles of D,
  * y^T in C/8 tiles, and the rows of w and kg, padded with zeros to full tiles. */
 struct warp {
     struct fragment_d S[WIDEST / 8], y[LONGEST / 8];

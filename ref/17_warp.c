@@ -3,8 +3,8 @@
  * Book: chapter 17.  Checked by: tests/17_ladder/checks.c.  Next: 17_lanes.c. */
 #include "17_warp.h"
 
-/* Gathers A and B from the lanes, multiplies, and distributes D to the lanes. The lane
- * number and the register number determine row and column. */
+/* Gathers A and B from the lanes, and adds A B to the numbers of D in the lanes. The
+ * lane number and the register number determine row and column. */
 void warp_mma(struct fragment_d *d, const struct fragment_a *a,
               const struct fragment_b *b)
 {

@@ -10,9 +10,9 @@
 enum { TILE = TILE_ROWS * TILE_COLUMNS, WIDE = 4 };   /* K <= 64 * WIDE */
 enum { TILE_BYTES = 2 * TILE };
 
-/* The data of a warpgroup, which computes 64 columns: S^T [64,K] and y^T [64,64], both
- * row major. Shared memory contains the tiles of w and, starting at byte KG, the tiles
- * of kg. */
+/* A warpgroup computes 64 columns. Its data are S^T [64,K] and y^T [64,64], both row
+ * major. Shared memory contains the tiles of w and, starting at byte KG, the tiles of
+ * kg. */
 enum { KG = WIDE * TILE_BYTES };
 struct warpgroup {
     double *S, y[64 * 64], shared[2 * WIDE * TILE];

@@ -3,10 +3,10 @@
  * Book: chapter 00 (the arrays of kcp-run and of kcp-check --emit).
  * Checked by: tests/fuzz/npy.c and tests/cli/run_cli.sh.  Next: npy_head.c.
  *
- * These functions support format versions 1.0, 2.0, 3.0 and little-endian f8, f4, f2,
- * i8, i4, u2. A u2 is read as the bits of a bfloat16. npy_read transposes Fortran order
- * to C order. In memory, every float is a double and every integer an int64_t. A file
- * is untrusted input, so the shape in the header is checked against the file's size. */
+ * npy_read accepts format versions 1.0, 2.0, 3.0 and little-endian f8, f4, f2, i8, i4,
+ * u2. It reads a u2 as the bits of a bfloat16, and transposes Fortran order to C order.
+ * In memory, every float is a double and every integer an int64_t. A file is untrusted
+ * input, so the shape in the header is checked against the file's size. */
 #ifndef KCP_NPY_H
 #define KCP_NPY_H
 

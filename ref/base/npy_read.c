@@ -89,8 +89,8 @@ static int read_data(FILE *f, const char *path, struct npy *in, char *why, size_
     if (!lost && (!in->fortran || transpose(in, count) == 0))
         return 0;
     npy_free(in);
-    return npy_error(why, n, path, "found %s, expected %zu numbers", lost
-                     ? "a file that shrank" : "too little memory", count);
+    return npy_error(why, n, path, "%s the %zu numbers of the array",
+                     lost ? "cannot read" : "out of memory for", count);
 }
 
 static int read_open(FILE *f, const char *path, int64_t size, struct npy *in,
