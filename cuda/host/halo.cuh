@@ -76,8 +76,8 @@ static inline struct conv_call conv_call_of(const struct kcp_conv *c)
     return a;
 }
 
-// Computes dweight and dbias from the sums of this rank's token ranges [rows,n], n = D
-// (Wc + 1). `all` [R,rows,n] and `sum` [n] are scratch.
+// Computes dweight and dbias from `stretches` [rows,n], one sum per token range of this
+// rank, with n = D (Wc + 1). `all` [R,rows,n] and `sum` [n] are scratch.
 static inline int store_conv_sums(const struct conv_call *a, const float *stretches,
                                   int64_t n, float *all, float *sum)
 {

@@ -11,12 +11,12 @@
 #include "split_sequence_fold.cuh"
 
 // A plan consists of segments. A rank with few (segment, head) pairs cuts its segments
-// into strips at multiples of L tokens. Chunks do not change. Chapter 05 computes the
-// maps of the strips once, for two uses. First, their composition is the segment's map
-// for the exchange. Second, the maps compute the first state of each strip from the
-// segment's first state. If L is 0, a strip is a segment, and all arrays of this struct
-// are the segments' arrays. L is 0 for a canonical plan, because the bits of results
-// must depend only on the plan's segments.
+// into strips at multiples of L tokens. Chunks do not change. The maps of the strips
+// (chapter 05) are computed once, for two uses. First, their composition is the
+// segment's map for the exchange. Second, the maps compute the first state of each
+// strip from the segment's first state. If L is 0, a strip is a segment, and all arrays
+// of this struct are the segments' arrays. L is 0 for a canonical plan, because the
+// bits of results must depend only on the plan's segments.
 struct split {
     int64_t L;
     int NS;                              // strips on this rank

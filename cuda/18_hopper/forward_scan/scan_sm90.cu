@@ -364,7 +364,7 @@ static __device__ __forceinline__ void scan_consumer_warpgroup(
 // Bound: memory. Per token and head the kernel reads 6K + 2.5C + 2V bytes and writes
 // 2V. With few heads the bound is the latency of T / C sequential steps of three
 // products, about 1000 cycles per step. Flops: 8.4e6 per chunk and head at K = V = 128.
-// Shared memory: up to 164 KiB, one block per SM. A consumer thread has 232 registers:
+// Shared memory: up to 221 KiB, one block per SM. A consumer thread has 232 registers:
 // 64 for S, 32 for S in bf16, 32 for y, 32 for o, and 16 each for the bf16 copies of y
 // and o.
 //

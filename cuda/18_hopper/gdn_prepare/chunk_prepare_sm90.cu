@@ -150,7 +150,7 @@ struct head_shares { int kv, heads; uint32_t blocks, H; };
 //
 // Barriers, in order: rows, G and beta have arrived; rows of q have been read and norms
 // are stored; rows of k have been read; the products are stored. If four warps share
-// one head, there is another barrier: N and the inverted diagonal blocks are stored.
+// one head, the last barrier is instead: N and the inverted diagonal blocks are stored.
 template <int K, int heads_by_warp>
 static __global__ __launch_bounds__(128, 6) void
 gdn_chunk_prepare_kernel(const struct forward_params x, struct head_shares share)

@@ -200,7 +200,7 @@ static __device__ __forceinline__ void scores_to_factors(
 
 // Bound: memory. Per token and head 6K bytes are read and 6K + 2.5C bytes are written.
 // The issue rate is nearly as strict a bound, with 15,000 instructions per chunk.
-// Flops per chunk and head: 640 products of 16 x 8 x 16, and the inverse. Shared
+// Flops per chunk and head: 448 products of 16 x 8 x 16, and the inverse. Shared
 // memory: 75 KiB. Registers: 80, three blocks per SM.
 //
 // Ownership: a block processes several chunks of a head, last chunk first. Two of the
