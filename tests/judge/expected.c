@@ -40,9 +40,9 @@ static double rms(const struct tensor *t)
     return t && t->n ? sqrt(s / t->n) : 0;
 }
 
-/* Returns sqrt(2 C / 3): the error of a sum of dg, divided by the error that
- * independent errors of the terms would cause. G is the sum of g up to a token, so dg
- * sums dG from there to the chunk's end. An error of dG changes all earlier dg. */
+/* Returns sqrt(2 C / 3), the error of a sum of dg divided by the error of a sum of
+ * terms with independent errors. A token's dg is the sum of dG from this token to the
+ * chunk's end, so an error of one dG changes the dg of all earlier tokens. */
 static double correlation(const struct kcp_call *c)
 {
     return sqrt(fmax(1, 2.0 / 3 * fmin(c->C, (double)c->T)));

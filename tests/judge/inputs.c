@@ -261,7 +261,7 @@ enum source source_of(const struct kcp_stage *s)
 static const char drawn[] = " A_log dt_bias h0 dht weight bias x0 dxt drop active o0 "
                             "dot a b omega ";
 
-/* In cases with an even id, draws all other optional inputs of stages that run on
+/* In cases with an even id, draws all other optional inputs of stages with several
  * ranks, so that a new optional field needs no code here. */
 static void draw_more(struct tensor_set *b, const struct kcase *k,
                       const struct kcp_stage *s)

@@ -11,7 +11,7 @@
 
 const struct plant *planted;
 
-/* ---- mistakes in a field of any stage, found by its name in the field table */
+/* ---- mistakes in the field whose name is planted->field */
 static int reference(void *args) { return stage_find(planted->stage)->ref(args); }
 
 /* Returns the limit of the plant's stage for the storage type of the plant's cases. */

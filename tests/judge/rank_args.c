@@ -133,8 +133,8 @@ int rank_args_fill(struct rank_args *s, const struct kcp_stage *stage,
 
 /* ---- images to arrays and back
  *
- * On the host, and with --exact, every array is a separate allocation, for
- * tools that check accesses per allocation. On a GPU all arrays of a rank are parts of
+ * On the host, and with --exact, every array is a separate allocation, because memory
+ * checkers check accesses per allocation. On a GPU all arrays of a rank are parts of
  * one allocation, the arena, with NaN between the arrays. Each copy waits for the GPU,
  * so one copy of the arena is faster than one copy per array. */
 enum { GAP = 4096 };

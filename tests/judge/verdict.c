@@ -95,7 +95,7 @@ static void judge_rank(const struct trial *t, const struct rank_args *s,
 
 /* Finds the worst error of all ranks, relative to its limit, first with plain limits.
  * If this error is between the plain and the largest raised limit, repeats with raised
- * limits. These need the effect of one more rounding, which takes long to compute. */
+ * limits, which need the effect of one more rounding, which is slow to compute. */
 static void judge_ranks(const struct trial *t, enum kcp_storage judged, struct worst *w)
 {
     for (int is_plain = 1; is_plain >= 0; is_plain--) {
