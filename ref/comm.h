@@ -76,10 +76,10 @@ struct kcp_window {
     int *lost;                 /* if *lost is not 0, kernels stop waiting */
 };
 /* Creates windows for all ranks of a communicator over NCCL. All ranks must call this
- * function. All ranks return KCP_NA if R is 1 or more than KCP_WINDOW_RANKS, if a GPU
- * cannot write another GPU's memory, or if the environment variable KCP_WINDOWS is not
- * 1. kcp_nccl_over, kcp_nccl_by_file and kcp_nccl_threads_run call this function. After
- * kcp_nccl_from and kcp_nccl_split you may call it, but not during graph capture. */
+ * function. All ranks return KCP_NA if R = 1, if R > KCP_WINDOW_RANKS, if a GPU cannot
+ * write another GPU's memory, or if the environment variable KCP_WINDOWS is not 1.
+ * kcp_nccl_over, kcp_nccl_by_file and kcp_nccl_threads_run call this function. After
+ * kcp_nccl_from or kcp_nccl_split you may call it, but not during graph capture. */
 int kcp_nccl_windows(struct kcp_comm *comm);
 
 /* Runs R ranks as threads of this process: calls body(comm, arg) once per rank. Returns
