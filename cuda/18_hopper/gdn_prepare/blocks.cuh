@@ -11,8 +11,8 @@
 // A lane has two rows of a block, g = lane / 4 and g + 8, as d[2][4]. In each row the
 // lane has four columns, starting at 4 * (lane % 4): two in d[0] and two in d[1]. In
 // bf16 these four elements are 8 contiguous bytes. For the tensor core a block is an
-// accumulator with permuted columns. The result of a product is the same, because both
-// operands permute the columns that the product sums over.
+// accumulator with permuted columns. A product has the same result, because both
+// operands permute the summed index in the same way.
 
 // A 16x16 block in fp32, inverted in place. Rows of two blocks cover all banks.
 struct block16 { float x[SUBCHUNK][SUBCHUNK + 4], pad[16]; };
@@ -237,7 +237,7 @@ struct __align__(1024) gdn_prepare_storage {
     float G[heads_by_warp ? HEADS_PER_BLOCK : 1][CHUNK],
         beta[heads_by_warp ? HEADS_PER_BLOCK : 1][CHUNK];
     float2 norm[CHUNK];                  // scale / |q|, 1 / |k|, 0 past the end
-    struct token_range z;                // z to heads are here to free registers
+    struct token_range z;                // z, c, n, heads: here to free registers
     int c, n, heads;                     // the chunk, first head, number of heads
 };
 
