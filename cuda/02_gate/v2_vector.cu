@@ -53,12 +53,6 @@ static __device__ __forceinline__ float activate(const struct kcp_gate &a,
     return -f.expA * (fmaxf(y, 0.0f) + log1pf(__expf(-fabsf(y))));
 }
 
-// Returns the number that gate g adds to the sum G: at least -750, and NaN if g is NaN.
-static __device__ __forceinline__ float summed(float g)
-{
-    return g < -750.0f ? -750.0f : g;
-}
-
 // Computes G of a chunk and head. Each group of K / 4 threads sums one subchunk of 16
 // tokens, four channels per thread. Then the group adds the sums of earlier subchunks.
 template <int K>
@@ -89,10 +83,10 @@ static __global__ __launch_bounds__(K) void gate_sums(const struct kcp_gate a)
         const float4 g = {
             activate(a, f[0], low(x[r].x)), activate(a, f[1], high(x[r].x)),
             activate(a, f[2], low(x[r].y)), activate(a, f[3], high(x[r].y)) };
-        sum[0] += summed(g.x);
-        sum[1] += summed(g.y);
-        sum[2] += summed(g.z);
-        sum[3] += summed(g.w);
+        sum[0] += max_or_nan(g.x, -750.0f);
+        sum[1] += max_or_nan(g.y, -750.0f);
+        sum[2] += max_or_nan(g.z, -750.0f);
+        sum[3] += max_or_nan(g.w, -750.0f);
         G[r] = make_float4(sum[0], sum[1], sum[2], sum[3]);
         if (a.g && t < z.len) *(float4 *)(out<float>(a.g, z.t + t, a.HV, n, K) + i) = g;
     }
@@ -134,7 +128,7 @@ static __global__ __launch_bounds__(256) void head_sums(const struct kcp_gate a)
     #pragma unroll
     for (int r = 0; r < TOKENS; r++) {
         g[r] = activate(a, f, g[r]);
-        sum += summed(g[r]);
+        sum += max_or_nan(g[r], -750.0f);
     }
     last[w][lane] = sum;
     __syncthreads();
@@ -142,7 +136,7 @@ static __global__ __launch_bounds__(256) void head_sums(const struct kcp_gate a)
     #pragma unroll
     for (int r = 0; r < TOKENS; r++) {
         const int t = w * TOKENS + r;
-        before += summed(g[r]);
+        before += max_or_nan(g[r], -750.0f);
         if (n >= a.HV || t >= z.len) continue;
         if (a.g) out<float>(a.g, z.t + t, a.HV, n, 1)[0] = g[r];
         out<float>(a.G, z.t + t, a.HV, n, 1)[0] = before * 1.44269504088896341f;

@@ -21,8 +21,8 @@ static __device__ __forceinline__ float activated(const struct kcp_gate &a, floa
     const float y = x + dt, log2e = 1.44269504088896341f;
     if (bounded)
         return (float)a.lower_bound * rcp_approx(1.0f + ex2_approx(-log2e * expA * y));
-    if (a.gate == KCP_GATE_RAW) return fmaxf(x, -750.0f);
-    return fmaxf(-expA * (fmaxf(y, 0.0f) + log1pf(__expf(-fabsf(y)))), -750.0f);
+    if (a.gate == KCP_GATE_RAW) return max_or_nan(x, -750.0f);
+    return max_or_nan(-expA * (fmaxf(y, 0.0f) + log1pf(__expf(-fabsf(y)))), -750.0f);
 }
 
 static __device__ __forceinline__ void unpack4(float *y, uint2 x)

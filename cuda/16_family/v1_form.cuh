@@ -5,6 +5,7 @@
 #define KCP_16_V1_FORM_CUH
 
 #include "workspace.cuh"
+#include "cuda/tile/math.cuh"
 
 // Returns G of token t, channel d. All rows of a token have the same G.
 static __device__ __forceinline__ float G_of(const struct family &x, int64_t t, int n,
@@ -61,7 +62,7 @@ static __global__ void family_gate(const struct family x)
     float G = 0.0f;
     for (int64_t t = s.t; t < s.t + s.len; t++) {
         const float g = in<float>(x.a.g, t, x.a.HV, n, x.a.K)[d];
-        G += fmaxf(g, -750.0f) * 1.4426950408889634f;
+        G += max_or_nan(g, -750.0f) * 1.4426950408889634f;
         for (int r = 0; r < x.m; r++) x.G[((t * x.m + r) * x.a.HV + n) * x.a.K + d] = G;
     }
 }

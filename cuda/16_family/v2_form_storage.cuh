@@ -5,6 +5,7 @@
 #define KCP_16_V2_FORM_STORAGE_CUH
 
 #include "workspace.cuh"
+#include "cuda/tile/math.cuh"
 #include "cuda/tile/triangle_inverse.cuh"
 
 // Properties of a model: m rows of u, w, kg, qg (the form) per token, C tokens per
@@ -90,7 +91,7 @@ static __device__ void sum_gate(float (*G)[ld])
     G[0][d] = 0.0f;
     #pragma unroll 8
     for (int i = 1; i <= C; i++)
-        G[i][d] = sum += fmaxf(G[i][d], -750.0f) * 1.4426950408889634f;
+        G[i][d] = sum += max_or_nan(G[i][d], -750.0f) * 1.4426950408889634f;
 }
 
 // Loads row r of each token of a chunk from a tensor with m rows per token.

@@ -33,7 +33,7 @@ static __device__ __forceinline__ float beta_from_raw(const struct forward_param
     const float top = x.a.beta_form == KCP_BETA_SIGMOID2 ? 2.0f : 1.0f;
     const float b =
         x.a.beta_form == KCP_BETA_RAW ? raw : __fdividef(top, 1.0f + __expf(-raw));
-    return copysignf(fmaxf(fabsf(b), 0x1p-40f), b);
+    return copysignf(max_or_nan(fabsf(b), 0x1p-40f), b);
 }
 
 // Constants of one form of the gate, from which log2_decay computes the decay of a
@@ -63,13 +63,13 @@ static __device__ __forceinline__ struct gate_constants gate_constants_of(
 template <int form>
 static __device__ __forceinline__ float log2_decay(struct gate_constants f, float x)
 {
-    if (form == KCP_GATE_RAW) return fmaxf(f.top * x, -1000.0f);
+    if (form == KCP_GATE_RAW) return max_or_nan(f.top * x, -1000.0f);
     if (form == KCP_GATE_BOUNDED)
         return __fdividef(f.top, 1.0f + ex2_approx(fmaf(f.times, x, f.plus)));
     const float y = x + f.plus, e = __expf(-fabsf(y));
     const float small = e * (1.0f - e * (0.5f - e * (1.0f / 3.0f)));
-    return fmaxf(f.times * (fmaxf(y, 0.0f) + (e < 0.01f ? small : __logf(1.0f + e))),
-                 -1000.0f);
+    const float softplus = fmaxf(y, 0.0f) + (e < 0.01f ? small : __logf(1.0f + e));
+    return max_or_nan(f.times * softplus, -1000.0f);
 }
 
 // GDN: computes the log2 decays of two rows. Each log2 decay is at least -200, because
@@ -80,7 +80,7 @@ static __device__ __forceinline__ void log2_decays(const struct forward_params &
 {
     const struct gate_constants f = gate_constants_of<form>(x.a, n, 0);
     #pragma unroll
-    for (int h = 0; h < 2; h++) g[h] = fmaxf(log2_decay<form>(f, g[h]), -200.0f);
+    for (int h = 0; h < 2; h++) g[h] = max_or_nan(log2_decay<form>(f, g[h]), -200.0f);
 }
 
 // One warp computes G and beta of a value head. A lane has rows `lane` and `lane` + 32.

@@ -1,4 +1,4 @@
-// math.cuh -- approximate functions of the special function unit (MUFU).
+// math.cuh -- approximate functions of the special function unit, and a maximum.
 // Book: chapter 18.  Checked by: every variant that includes it.  Next: pack.cuh.
 #ifndef KCP_TILE_MATH_CUH
 #define KCP_TILE_MATH_CUH
@@ -19,6 +19,14 @@ static __device__ __forceinline__ float rcp_approx(float x)
     float y;
     asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
     return y;
+}
+
+// max.NaN: returns the larger argument, or NaN if an argument is NaN. For a NaN and a
+// number, fmaxf would return the number.
+static __device__ __forceinline__ float max_or_nan(float x, float y)
+{
+    asm("max.NaN.f32 %0, %0, %1;" : "+f"(x) : "f"(y));
+    return x;
 }
 
 #endif

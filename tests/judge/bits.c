@@ -1,18 +1,20 @@
 /* bits.c -- checks that no output bit depends on other sequences or the rank count.
  *
- * Book: chapters 06, 08, 13, 15, 16.  Checked by: itself: the outputs of the NaN
- * sequence must change.  Next: ../08_forward/graph.c.
+ * Book: chapters 06, 08, 13, 15, 16.  Checked by: itself: a NaN sequence must have NaN
+ * outputs.  Next: ../08_forward/graph.c.
  *
  * The check `alone` fills one sequence with NaN and requires that no bit of the other
  * sequences' outputs changes. The rows after a partial chunk belong to the next
  * sequence. A kernel that loads these rows and multiplies them by 0 is correct only if
- * they are finite, because 0 times NaN is NaN. The check `canonical` cuts segments at
- * fixed token numbers and requires equal bits on 1, 2, 3, 4, 7 and 8 ranks, in the
- * forms (exchange algorithms) that compose maps in token order. tests/13, 14, 15 and 16
- * run this check on references. */
+ * they are finite, because 0 times NaN is NaN. Then `alone` fills one input at a time
+ * and requires NaN in an output, because fmaxf(g, -200) would hide a NaN in g. The
+ * check `canonical` cuts segments at fixed token numbers and requires equal bits on 1,
+ * 2, 3, 4, 7 and 8 ranks, in the forms (exchange algorithms) that compose maps in token
+ * order. tests/13, 14, 15 and 16 run this check on references. */
 #include "trial.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Compares output o with another run's output `to`, whose row `first` matches row 0 of
@@ -44,27 +46,71 @@ int64_t buffer_other_bytes(const struct buffer *o, const struct buffer *to,
 }
 
 /* ---- one sequence is NaN */
-static void fill_nan(struct tensor_set *to, const struct tensor_set *from,
-                     const struct kcp_stage *s, const struct kcase *k, int bad)
+
+/* Copies the inputs and fills sequence `bad` with NaN: in the input `only`, or in all
+ * inputs if `only` is NULL. Returns the number of inputs filled. */
+static int fill_nan(struct tensor_set *to, const struct tensor_set *from,
+                    const struct kcp_stage *s, const struct kcase *k, int bad,
+                    const struct kcp_field *only)
 {
+    int filled = 0;
     tensor_set_copy(to, from);
     for (int i = 0; i < s->nfields; i++) {
         const struct kcp_field *f = &s->fields[i];
         const struct tensor *t = field_in(f) ? tensor_find(to, f->name) : NULL;
         const int tokens = has_row_per(f, "T");
         if (!t || !t->n || f->store == KCP_I32 || f->store == KCP_I64) continue;
+        if (only && f != only) continue;
         if (!tokens && !has_row_per(f, "N")) continue;
         const int64_t row = t->n / t->dim[0], from_row = tokens ? k->cu[bad] : bad;
         const int64_t end = tokens ? k->cu[bad + 1] : bad + 1;
         for (int64_t e = from_row * row; e < end * row; e++) ((double *)t->p)[e] = NAN;
+        filled++;
     }
+    return filled;
+}
+
+static int has_nan_output(const struct trial *x)
+{
+    int found = 0;
+    for (int r = 0; r < x->R; r++)
+        for (int i = 0; i < x->rank[r].n && !found; i++) {
+            const struct buffer *o = &x->rank[r].buffer[i];
+            double *y = o->want ? numbers_of(o, o->image) : NULL;
+            for (int64_t j = 0; y && j < o->n && !found; j++)
+                found = isnan(y[j]) && !isnan(o->want[j]);
+            free(y);
+        }
+    return found;
+}
+
+/* Fills one input at a time of the first sequence with NaN. Sets *hidden to the name of
+ * an input after which no output is NaN. */
+static int run_each_input(struct trial x, const struct trial *clean,
+                          const struct kcase *k, const char **hidden, char *why,
+                          size_t n)
+{
+    struct tensor_set in = { 0 };
+    const struct expected *e = clean->expected;
+    int status = KCP_OK;
+    for (int i = 0; i < x.stage->nfields && !status; i++) {
+        const struct kcp_field *f = &x.stage->fields[i];
+        if (f->io != KCP_IN || !fill_nan(&in, &e->in, x.stage, k, 0, f)) continue;
+        status = trial_with(&x, k, clean->pass, &in, &e->want, why, n);
+        if (!status && !has_nan_output(&x)) *hidden = f->name;
+        trial_free(&x);
+    }
+    tensor_set_free(&in);
+    return status;
 }
 
 /* Fills one sequence at a time with NaN. Adds the number of output bytes that change to
- * bytes[1] for the NaN sequence, and to bytes[0] for the other sequences. */
+ * bytes[1] for the NaN sequence, and to bytes[0] for the other sequences. Then calls
+ * run_each_input. */
 static int run_alone(const struct kcp_variant *v, const struct kcp_stage *s,
                      const struct memory *mem, const struct kcase *k,
-                     enum kcp_pass pass, int64_t bytes[2], char *why, size_t n)
+                     enum kcp_pass pass, int64_t bytes[2], const char **hidden,
+                     char *why, size_t n)
 {
     struct trial clean = { .stage = s, .variant = v, .mem = mem }, x = clean;
     struct tensor_set in = { 0 };
@@ -72,7 +118,7 @@ static int run_alone(const struct kcp_variant *v, const struct kcp_stage *s,
     const struct expected *e = clean.expected;
     for (int bad = 0; bad < k->call.N && !status; bad++) {
         if (k->cu[bad] == k->cu[bad + 1]) continue;
-        fill_nan(&in, &e->in, s, k, bad);
+        fill_nan(&in, &e->in, s, k, bad, NULL);
         status = trial_with(&x, k, pass, &in, &e->want, why, n);
         for (int r = 0; r < x.R && !status; r++)
             for (int i = 0; i < x.rank[r].n; i++) {
@@ -83,6 +129,8 @@ static int run_alone(const struct kcp_variant *v, const struct kcp_stage *s,
             }
         trial_free(&x);
     }
+    if (!status && pass == KCP_FORWARD)
+        status = run_each_input(x, &clean, k, hidden, why, n);
     tensor_set_free(&in);
     trial_free(&clean);
     return status;
@@ -93,14 +141,17 @@ static int alone_pass(struct kcp_report *rep, const struct kcp_variant *v,
                       struct kcase k, enum kcp_pass pass)
 {
     int64_t bytes[2] = { 0 };
+    const char *hidden = NULL;
     char why[160] = "";
-    const int status = run_alone(v, s, mem, &k, pass, bytes, why, sizeof why);
+    const int status = run_alone(v, s, mem, &k, pass, bytes, &hidden, why, sizeof why);
     if (status == KCP_NO_MEMORY || status == KCP_NA) return status;
     EXPECT(rep, !status, "%s: status %d %s", v->name, status, why);
     EXPECT(rep, !bytes[0], "%s, R = %d: NaN in one sequence changes %lld output "
                            "bytes of other sequences", v->name, k.call.R,
            (long long)bytes[0]);
     EXPECT(rep, bytes[1] > 0, "%s: no output of the NaN sequence changes", v->name);
+    EXPECT(rep, !hidden, "%s, R = %d: no output is NaN, although %s of a sequence is",
+           v->name, k.call.R, hidden);
     return KCP_OK;
 }
 
@@ -325,8 +376,8 @@ static int canonical_13(struct kcp_report *rep) { return judge_stage(rep, "13", 
 static int canonical_15(struct kcp_report *rep) { return judge_stage(rep, "15", 1); }
 static int canonical_16(struct kcp_report *rep) { return judge_stage(rep, "16", 1); }
 
-#define ALONE "NaN in one sequence changes no output bit of other sequences, in all " \
-              "variants except mutants"
+#define ALONE "NaN in a sequence changes no output bit of other sequences, and NaN " \
+              "in an input reaches an output, in all variants except mutants"
 #define CANONICAL "with canonical segments (cut at fixed tokens) a kernel gives " \
                   "equal bits on 1, 2, 3, 4, 7 and 8 ranks, in 3 forms"
 KCP_CHECK(check_03_alone) = { "03_wy", "alone", ALONE, alone_03 };

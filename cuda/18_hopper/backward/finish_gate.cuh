@@ -40,7 +40,7 @@ static __device__ __forceinline__ float log_1_plus(float e)
 static __device__ __forceinline__ float softplus_decay(float times, float plus, float x)
 {
     const float y = x + plus, e = __expf(-fabsf(y));
-    return fmaxf(times * LOG2_E * (fmaxf(y, 0.0f) + log_1_plus(e)), -256.0f);
+    return max_or_nan(times * LOG2_E * (fmaxf(y, 0.0f) + log_1_plus(e)), -256.0f);
 }
 
 template <int form>
@@ -75,7 +75,7 @@ static __device__ __forceinline__ void decays_of_tokens(const struct kcp_backwar
         #pragma unroll
         for (int t = 0; t < 8; t++)
             #pragma unroll
-            for (int j = 0; j < 4; j++) G[t][j] = fmaxf(LOG2_E * G[t][j], -256.0f);
+            for (int j = 0; j < 4; j++) G[t][j] = max_or_nan(LOG2_E * G[t][j], -256.0f);
 }
 
 // Zeroes `x` for tokens past the chunk's end, so that these tokens do not decay.

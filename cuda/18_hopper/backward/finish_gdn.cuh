@@ -128,7 +128,7 @@ static __device__ __forceinline__ float gdn_decay(const struct kcp_backward &a, 
     if (a.gate == KCP_GATE_BOUNDED)
         g = __fdividef((float)a.lower_bound * base_2, 1.0f + __expf(-exp_A * y));
     if (a.gate == KCP_GATE_SOFTPLUS) g = -base_2 * exp_A * softplus(y);
-    return fmaxf(g, -200.0f);
+    return max_or_nan(g, -200.0f);
 }
 
 // Returns the raw gate's gradient from dg. Adds the element's term of dA_log to *dA.
