@@ -8,7 +8,7 @@
 enum { WIDEST = 256, LONGEST = 64 };            /* K <= WIDEST, C <= LONGEST */
 
 /* A warp computes 16 columns of one chunk. The warp's data are S^T in K/8 tiles of D,
- * y^T in C/8 tiles, and the rows of w and kg, padded with zeros to full tiles. */
+ * y^T = S^T w^T in 8 tiles, and the rows of w and kg, padded with zeros to 64. */
 struct warp {
     struct fragment_d S[WIDEST / 8], y[LONGEST / 8];
     double w[LONGEST][WIDEST], kg[LONGEST][WIDEST];
@@ -21,7 +21,7 @@ static void b_of_w(struct fragment_b *b, const struct warp *m, int key, int toke
 static void b_of_kg(struct fragment_b *b, const struct warp *m, int token, int key);
 
 //> fragments
-/* Returns the row and column of register x = 0..3 of a lane in a tile of D [16,8]. */
+/* Returns the row and column, in a tile of D [16,8], of a lane's register x = 0..3. */
 static struct place place_of_d(int lane, int x)
 {
     const int g = lane / 4, e = lane % 4 * 2;
@@ -59,7 +59,7 @@ static void b_of_kg(struct fragment_b *b, const struct warp *m, int token, int k
 //< fragments
 
 //> rung
-/* Computes y^T = S^T w^T. Each mma instruction multiplies 16 keys by 8 tokens. */
+/* Computes y^T = S^T w^T. An mma instruction adds the terms of 16 keys for 8 tokens. */
 static void times_w(struct warp *m, int K)
 {
     for (int c = 0; c < LONGEST / 8; c++) m->y[c] = (struct fragment_d){ 0 };
@@ -88,8 +88,8 @@ static void add_kg(struct warp *m, int K)
     }
 }
 
-/* Computes x = u - y on the elements of D, and v_new = x. x is 0 past the chunk's end
- * and past column V. */
+/* Replaces y in the registers by x = u - y, and stores v_new = x. x is 0 past the
+ * chunk's end and past column V. */
 static void subtract(const struct kcp_ladder *a, struct warp *m, int64_t t0, int len,
                      int n, int v0)
 {

@@ -12,7 +12,7 @@ enum { STAGES = 3 };
 
 struct block { struct block_stage at[STAGES]; struct block_copies copies; };
 
-/* Issues the copies of chunk c, in the open group. */
+/* Issues the copies of chunk c in the group that the next block_commit closes. */
 static void copy_chunk(const struct kcp_ladder *a, struct block_copies *q,
                        struct block_stage *to, int s, int n, int c)
 {

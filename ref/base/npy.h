@@ -25,13 +25,13 @@ struct npy {
     int fortran;               /* 1: Fortran order in the file */
 };
 
-/* Functions with `why` return 0. If they fail, they return -1 and write one line to
- * `why`: the file, the value found and the value expected. npy_read allocates in->data
- * (never NULL on success). npy_free frees in->data. */
+/* Functions with `why` return 0 on success. On failure they return -1 and write one
+ * line to `why`: the file, the value found and the value expected. npy_read allocates
+ * in->data (never NULL on success). npy_free frees in->data. */
 int  npy_read(const char *path, struct npy *in, char *why, size_t n);
 void npy_free(struct npy *a);
 /* Like npy_read, but calls refuse(header, arg) before reading the data. If `refuse`
- * returns a value other than 0, npy_read_if returns -1. `refuse` sets the reason. */
+ * returns a value other than 0, npy_read_if returns -1 and does not write to `why`. */
 typedef int npy_refuse(const struct npy *head, void *arg);
 int  npy_read_if(const char *path, struct npy *in, npy_refuse *refuse, void *arg,
                  char *why, size_t n);

@@ -73,7 +73,7 @@ char *npy_shape(int nd, const int64_t *dim, char *s, size_t n)
     return s;
 }
 
-/* Returns the text after 'KEY': and blanks, or "" if the dictionary has no such key. */
+/* Returns the text that follows "'KEY':" and blanks, or "" if there is no such key. */
 static const char *value_of(const char *dictionary, const char *key)
 {
     char word[24];
@@ -152,7 +152,7 @@ int npy_head(const unsigned char *head, size_t got, int64_t size, const char *pa
     char text[NPY_HEAD] = "";
     if (got < start || length > got - start || length >= sizeof text)
         return npy_error(why, n, path, "found a header of %zu bytes, expected at most "
-                         "%zu (the file is truncated, or its header is damaged)",
+                         "%zu (the header is too long, or the file is truncated)",
                          length, got < start ? 0 : got - start);
     memcpy(text, head + start, length);
     const char *bad = take_dictionary(text, a);

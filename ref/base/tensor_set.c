@@ -39,7 +39,7 @@ void *alloc_or_exit(size_t bytes)
 {
     void *p = malloc(bytes);
     if (p) return p;
-    fprintf(stderr, "kcp-check: out of memory: cannot allocate %zu bytes\n", bytes);
+    fprintf(stderr, "kcp: out of memory: cannot allocate %zu bytes\n", bytes);
     fflush(stdout);
     _Exit(2);
 }

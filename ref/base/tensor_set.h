@@ -23,7 +23,7 @@ struct tensor {
     char file[24];
     const char *shape;             /* e.g. "T HV V" */
     int out, copies;               /* copies: R if each rank has a copy, otherwise 1 */
-    int by_rank;                   /* 1: [R,...], row r is the local sum of rank r */
+    int by_rank;                   /* 1: [R,...], row r sums over rank r's tokens */
 };
 struct tensor_set { int n; struct tensor t[80]; };
 
