@@ -186,8 +186,8 @@ int kcp_check_sizes(const char *stage, const struct kcp_call *c)
 
 /* ---- arrays */
 /* Returns 1 if this call requires the array f although the table marks f as optional.
- * Such arrays are the weights of stage 14 (not for the token shift) and the inputs of
- * stage 16 that the model reads. */
+ * Such arrays are the weights of stage 14 (not for the token shift), and, in stage 16,
+ * the optional inputs that the model reads and their gradients. */
 static int is_needed_here(const struct kcp_stage *s, const struct kcp_field *f,
                           const struct kcp_call *c)
 {

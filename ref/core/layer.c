@@ -180,7 +180,7 @@ size_t kcp_layer_saved(const struct kcp_layer *layer, const struct kcp_call *cal
 
 /* ---- the kernel of a call */
 
-/* Sends the notice `why`: path p runs instead of a better path. Once per path. */
+/* Sends, once per path, the notice `why`: path p runs instead of a better path. */
 static void notice_once(const struct kcp_path *p, const char *why)
 {
     static unsigned char printed[256];
@@ -190,9 +190,9 @@ static void notice_once(const struct kcp_path *p, const char *why)
     kcp_notice("%s", why);
 }
 
-/* Returns the kernel of the first path after *at (NULL: from v's first path on) that
- * supports this call, or v if the table has no paths for v. If no path supports the
- * call, returns NULL and sets `why`. */
+/* Searches the rows after *at (if *at is NULL, from v's first row on) for a path that
+ * supports this call. Returns the path's kernel, or NULL and the reason in `why`. If v
+ * is a host kernel or has no rows, returns v. */
 static const struct kcp_variant *choose(const struct kcp_layer *layer,
                                         const struct kcp_variant *v, const void *args,
                                         const struct kcp_path **at, char *why, size_t n)
@@ -337,7 +337,7 @@ static int run_calls(const struct kcp_layer *layer, const struct kcp_variant *v,
 }
 
 /* Checks n calls, compares the calls of all ranks, then runs each call with the first
- * row that supports the call. If n is 1, `saved` is the call's saved block or NULL. */
+ * row that supports the call. `saved` is the saved block of a single call, or NULL. */
 static int run_layer(const struct kcp_layer *layer, const struct kcp_variant *v,
                      void *const *args, int n, const void *saved, size_t saved_bytes)
 {

@@ -5,19 +5,19 @@
  *
  * The times were measured on one H200 (sm_90a, CUDA 13.0), with chunks of 64 tokens and
  * K = V = 128, and are used for all GPUs. The times decide only where a sequence is
- * cut. No result depends on the times. */
+ * cut. A cut changes results only by rounding. */
 #ifndef KCP_MACHINE_H
 #define KCP_MACHINE_H
 
-/* The GPU that kcp-check --paths assumes on a machine without a GPU: an H200. */
+/* The GPU assumed on a machine without a GPU: an H200. */
 #define KCP_MACHINE_ARCH 90
 #define KCP_MACHINE_SMS 132
 #define KCP_MACHINE_SMEM 232448
 
 /* Times of the fused forward in microseconds, measured at commit 88497b0, 2026-11-21.
- * FACTORS        one gate per channel: factors of one chunk and value head
- * FACTORS_ROWS   one gate per head: a chunk's factors take FACTORS_ROWS per query/key
- * FACTORS_HEAD   head plus FACTORS_HEAD per value head
+ * FACTORS        one gate per channel: factors of one chunk, per value head
+ * FACTORS_ROWS   one gate per head: factors of one chunk, per query/key head
+ * FACTORS_HEAD   one gate per head: additional time of one chunk, per value head
  * STEP_64        one step of the scan over 64 columns
  * STEP_128       one step of the scan over 128 columns
  * STEP_BESIDE    one step over 64 columns while other SMs compute factors
@@ -52,8 +52,8 @@
 #define KCP_STEP_M 1.0
 #define KCP_STEP_FOLD 5.0
 
-/* With K = 128, the kernel that folds the maps of strips has 8 columns per block if
- * (segments per launch) HV V <= 8 SMs. Otherwise a block has 16 columns. */
+/* With K = 128, the kernel that folds the maps of strips has 8 columns per block if the
+ * launch has at most 8 columns (HV V per segment) per SM, otherwise 16. */
 #define KCP_FOLD_COLUMNS 8
 
 #endif

@@ -50,8 +50,8 @@ static int holds(enum row row, const struct kcp_facts *f)
     return 0;
 }
 
-/* The optional inputs that every path (row) of a stage supports. "+name" in a path's
- * geometry adds one input. A path supports no call with any other optional input. */
+/* The optional arrays that every path (row) of a stage supports. "+name" in a path's
+ * geometry adds one array. A path supports no call with any other optional array. */
 static const struct { const char *stage, *options; } takes_options[] = {
     { "08_forward", "A_log dt_bias h0" },
     { "13_backward", "A_log dt_bias h0 dht dA_log ddt_bias" },
@@ -274,8 +274,8 @@ static struct kcp_facts query_facts(const struct kcp_query *q)
     return f;
 }
 
-/* Returns 1 if the row supports every optional input that this call gives. The
- * reference supports all inputs. */
+/* Returns 1 if the row supports every optional array that this call gives. The
+ * reference supports all arrays. */
 static int takes_inputs(const struct kcp_path *p, const struct kcp_query *q)
 {
     const char *all = NULL;
