@@ -145,7 +145,7 @@ int main(void)
         4 * 16384 * 128.0 * 12288 / 1e9);
     say("17.announced", "%.0f", 3 * 64 * 128 * 2 + 4 * K, 49664);
     say("17.stages", "%.0f", floor(227 * 1024 / 49664.0), 4);
-    /* Prints the descriptor of keys 96 .. 111 of w, which are step 2 of tile 1. */
+    /* Prints what keys 96 .. 111 of w (step 2 of tile 1) add to the descriptor. */
     say("17.descriptor", "%.0f", 8192 / 16 + 2 * 32 / 16, 516);
     return 0;
 }

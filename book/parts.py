@@ -86,7 +86,7 @@ def floors():
 
 
 def replays():
-    """Compares plain calls to replays of CUDA graphs: few tokens, a busy host."""
+    """Compares plain calls to CUDA graph replays, for few tokens and a busy host."""
     cases = "kda_2x1_t1024_bare", "kda_2x1_t4096_bare"
     print("== 20-replays\nKDA forward on 2 GPUs, 32 heads, nothing kept, a busy host: "
           "microseconds\n")
@@ -108,7 +108,7 @@ def replays():
 
 
 def chosen():
-    """Compares all-gather to chain, one to two groups of heads, three token cuts."""
+    """Compares all-gather with chain, one group of heads with two, and three cuts."""
     for name, case in (("long2", "kda_2x1_t131072_bare"),
                        ("long4", "kda_4x1_t131072_bare")):
         gather, chain = (newest(case, form=f).us for f in ("all_gather", "chain"))
@@ -200,10 +200,10 @@ def ladder():
         v, chunks = rung[:2] + ".", 128 * 96
         for column in "conflicts", "wavefronts":
             show(v + column, "%.0f", counted(rung, column) / chunks)
-        # Cycles per chunk: "clocks": of the whole kernel; "active": the SM has a block;
-        # "tensor": the tensor cores are busy. Each of the four schedulers issues in
-        # `issue` percent of the active cycles. The tensor cores are busy in `tensor`
-        # percent of the active cycles.
+        # Cycles per chunk: "clocks" counts all, "active" those in which the SM has a
+        # block, "tensor" those in which the tensor cores are busy. Each of the four
+        # schedulers issues in `issue` percent of the active cycles. The tensor cores
+        # are busy in `tensor` percent of the active cycles.
         active = counted(rung, "instructions") / chunks / 4 / counted(rung, "issue") * 100
         show(v + "clocks", "%.0f", counted(rung, "cycles") / 128)
         show(v + "active", "%.0f", active)

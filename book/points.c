@@ -98,7 +98,7 @@ static void plan(void)
 }
 
 /* Chapter 17: prints the position of each piece of 16 bytes in eight rows of a plain
- * and of a swizzled tile, one line per row, then how many reads fetch all pieces 2. */
+ * and of a swizzled tile, one line per row, then the reads for piece 2 of all rows. */
 static void banks(void)
 {
     static double tile[64 * 64], r[LANES][8];

@@ -8,9 +8,9 @@
 #   tables.py --readme [--check]  the tables of README.md, between two marks
 #
 # The first line of a record names its columns. Column `kind` says what a row records.
-# A row's state says which kernels were measured; best first: present, unknown, other.
-# If a case was recorded several times, the latest row in the best state is used.
-# --readme needs built kernels.
+# A row's state says which kernels were measured. Best first: FRESH (the present ones),
+# UNCOMPARED (unknown), STALE (other ones).
+# Of a case's rows, the latest in the best state is used. --readme needs built kernels.
 import glob
 import itertools
 import math
@@ -76,7 +76,7 @@ class Row:
         self.backward = number(self["pass"]) != 0
         self.way = "backward" if self.backward or "back" in self.stage else "forward"
         if self.way == "backward" and self.save == "none":
-            self.save = "recompute"             # its forward saves this block
+            self.save = "recompute"             # mode of the forward before it
         self.way = "both" if self.stage == "forward_backward" else self.way
         self.machine = "%s, %s, %s" % (self["machine"], self["driver"], self["date"])
         self.place = "%s, commit `%s`" % (self.machine, self["commit"])
@@ -416,8 +416,8 @@ def bound_table(d):
 
 def roofline(d):
     """Writes the memory and tensor rates, then the highest TFLOP/s of every variant.
-    Whole passes must be of KDA with 8192 tokens and 96 heads. Variants other than
-    *_stages must have run on the H200, where the memory rate is their bound."""
+    Whole passes must be of KDA with 8192 tokens and 96 heads; those other than *_stages
+    must have run on the H200, where the memory rate is their bound."""
     p, at = Page("roofline.tsv"), {}
     for r in d.rows:
         case = r.model, r.T, r.HV, r["lengths"]
@@ -828,7 +828,7 @@ def log_marks(d):
         if not line.startswith("| "):
             continue
         what, predicted, measured, *_ = [c.strip() for c in line.split("|")[1:]]
-        if not what.startswith(("the same", "both")):     # else: model of last row
+        if not what.startswith(("the same", "both")):     # else: as in the row above
             gdn = False
         gdn |= "GDN" in what or "one gate a head" in what
         (first, unit), (then, other) = times_in(predicted), times_in(measured)
@@ -851,7 +851,7 @@ def others(d, r, systems, notes):
             beside.setdefault(q.variant, q)
     if alike and not beside:
         star = "*"
-        notes.append("\\* in a run of its own day, beside an earlier version of ours.")
+        notes.append("\\* measured in another run, beside an earlier version of ours.")
         best = [least(q for q in alike if q.variant == v)
                 for v in once(q.variant for q in alike)]
         systems += [q.peer for q in alike]

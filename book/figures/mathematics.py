@@ -396,8 +396,8 @@ def plan():
 
 # ---- 07: four forms of the exchange, drawn to scale, measured on four H200s
 class Timelines:
-    """`us` has times in microseconds: of messages (`state`, `map`, `block` of a state),
-    of the pass that computes maps (`sum`), and of the main pass (`main`)."""
+    """`us` has times in microseconds: of messages (`state`, `map`, `block`, `gather`),
+    map products (`apply`, `compose`), and passes (`sum` computes maps; `main`)."""
     R, BLOCKS = 4, 4
 
     def __init__(self):
@@ -440,8 +440,8 @@ class Timelines:
             self.main_pass(y0, r, folded)
 
     def chain(self, y0, blocks):
-        """Draws the exchange in which each rank sends the columns of S in `blocks`
-        messages, which do not wait for one another; `chain` sends one block."""
+        """Draws a chain in which each rank sends the columns of S in `blocks` messages.
+        A message waits only for its own block and for the wire, not for all of S."""
         message = self.us["block" if blocks > 1 else "state"]
         wire = (self.us["map"] - self.us["state"]) / blocks       # of one message
         ready = [self.sum] * blocks   # when the sender has block b of the state
@@ -682,8 +682,8 @@ def compress():
 
 
 K, V, C, T = 128, 128, 64, 8192            # KDA with H = HV
-# Arrays that forward can save: name, bytes per token and head. The last tuple says how
-# many of them, counted from the first, the modes light, recompute and save-all save.
+# Arrays that forward can save: name, bytes per token and head. In the modes light,
+# recompute and save-all, as many of the first arrays are saved as the last tuple says.
 FACTORS = (("", 4 * K * V / T), ("", 12), ("Aqk", 2 * C), ("A", 2 * C), ("q", 2 * K),
            ("k", 2 * K), ("G", 4 * K), ("w", 2 * K), ("qg", 2 * K), ("kg", 2 * K),
            ("u", 2 * V), ("v_new", 2 * V), ("h", 2 * K * V / C)), (4, 6, 13)

@@ -249,11 +249,11 @@ def errata():
 
 @figure(720, 194)
 def visible():
-    """Draws the judge's verdicts on runs in double precision. One cell's command is
-    kcp-check --stage 08 --variant mutant_decay_first --case 'live kda H=1 HV=1 K=16
-    V=12 C=16 l2norm beta=sigmoid h0 R=4 lengths=64'. The rows differ in R and lengths.
-    For the mutants of stage 13 (dS_decayed, in_order, own_M, outward), the case also
-    has dht."""
+    """Fills a cell if the judge fails the mistake of a column (a row of the errata) in
+    the case of a line. Row 7, four ranks, a chunk each: kcp-check --stage 08 --variant
+    mutant_decay_first --case 'live kda H=1 HV=1 K=16 V=12 C=16 l2norm beta=sigmoid h0
+    R=4 lengths=64'. Other lines have another R or lengths. Rows 8 and 17 to 19 are
+    mutant_dS_decayed, in_order, own_M and outward of stage 13, with dht in the case."""
     rows = 7, 8, 17, 18, 19
     for e, row in enumerate(rows):
         text(310 + 80 * e, 24, "row %d" % row, "middle")

@@ -98,7 +98,7 @@ def scaling():
     main, maps, exchange, total = (list(c) for c in list(zip(*rows))[2:4] +
                                    list(zip(*rows))[5:7])
     work = [a + b for a, b in zip(main, maps)]
-    # One rank computes no map and exchanges nothing.
+    # With a single rank, there is no map and no exchange.
     for values, first, ink, dash, down, name in (
             (main, 0, "c", "none", 10, "main pass"),
             (work, 1, "a", "none", -2, "work: main + map"),

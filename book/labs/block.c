@@ -7,9 +7,9 @@
  *   If they fetch fewer, block_load did not load all of w and kg; if more, neighbouring
  *   lanes read distant addresses.
  * - Variant "ahead": while a chunk is multiplied, the copies of the next two chunks
- *   must be in flight (near the end, of the remaining chunks). A chunk has four copies.
- * - Variant "products": w S must take K / 16 wgmma (one per 16 rows), and the update of
- *   S must take four.
+ *   must be in flight (fewer if fewer chunks remain). A chunk has four copies.
+ * - Variant "products": per chunk and 64 columns, w S must take K / 16 wgmma (one per
+ *   16 rows of S), and the update of S must take four.
  */
 #define block_load plain_load
 #define block_chunk plain_chunk
@@ -96,8 +96,8 @@ static int ahead(void *args)
     queue = NULL;
     const int status = lab_17_stages_lab.run(args);
     if (!status && late)
-        return failed("expected the copies of the next two chunks in flight, found"
-                      " others during %d chunks", late);
+        return failed("expected four copies in flight per chunk of the next two,"
+                      " found another number during %d chunks", late);
     return status;
 }
 

@@ -24,7 +24,7 @@ typedef int exchange(const struct kcp_exchange *x);
 
 /* The results of a trial, from the student's process. */
 struct found {
-    int status, spoiled;               /* spoiled: 1 + rank that wrote out of bounds */
+    int status, spoiled;               /* spoiled: 1 + rank, set by watched() */
     char why[160];
     struct whole a;
 };
@@ -96,7 +96,7 @@ static int body(struct kcp_comm *comm, void *arg)
     comm->group = meeting_group;
     if (form != KCP_ALL_GATHER) comm->all_gather = refused_gather;
     const int status = merge_body(comm, arg);
-    if (status) comm->fail(comm, status, "the call ended with an error");
+    if (status) comm->fail(comm, status, "the exchange failed");
     comm->send = real.send;
     comm->recv = real.recv;
     comm->group = real.group;
@@ -177,11 +177,11 @@ static int differs(const struct trial *t, const struct found *f, char *why, size
             const double want = (&t->a.want[t->a.backward][j][0][0][0])[e];
             if (got == want) continue;
             const struct kcp_segment *s = &p->seg[j];
-            snprintf(why, n, "rank %d of %d%s: the state with which tokens %lld .. %lld"
-                     " of sequence %d %s has %g at [%d][%d][%d] of [HV K V], expected"
-                     " %g", s->rank, p->R, t->a.backward ? ", on the way back" : "",
+            snprintf(why, n, "rank %d of %d%s: tokens %lld .. %lld of sequence %d: the"
+                     " state at their %s has %g at [%d][%d][%d] of [HV K V], expected"
+                     " %g", s->rank, p->R, t->a.backward ? ", in backward" : "",
                      (long long)s->begin, (long long)s->end - 1, s->n,
-                     t->a.backward ? "end" : "begin", got, e / (K * V), e / V % K,
+                     t->a.backward ? "end" : "start", got, e / (K * V), e / V % K,
                      e % V, want);
             return 1;
         }

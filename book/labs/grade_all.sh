@@ -23,7 +23,7 @@ list() {
         [ -f "$f" ] || continue
         name=${f#"$dir"/}
         case $name in *[[:cntrl:]]*)
-            echo "grade-all: found a control character in a name, which is left out" >&2
+            echo "grade-all: found a control character in a file name: the file is not graded" >&2
             continue ;;
         esac
         printf '%s\t%s\n' "${name%%[/]*}" "$f"

@@ -5,7 +5,7 @@
 # only its own grading, and two gradings can run at once. LABWORK= is the folder of the
 # students' files. STAFF= is a file with rows of the staff (book/labs/README.md, STAFF.md).
 # make grade-all DIR= LAB=NN grades a folder of submissions. LAB= is one of the eight labs
-# of weeks.tsv, which means all its steps, or one step: 07, 07c, 07c_chain.
+# of weeks.tsv (1 to 8: all its steps), or one step, such as 07c_chain, or 07c for short.
 
 LABWORK  ?= book/labs/work
 LABSTEPS  = $(if $(filter 1 2 3 4 5 6 7 8,$(LAB)),$(shell \

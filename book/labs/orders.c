@@ -33,7 +33,7 @@ static int nbarriers, running, (*their_step)(void *m, int role, int i);
 
 enum order { PLAIN, ANY, PRODUCER_FIRST };
 static enum order order;
-static int held;            /* the number of chunks until the producer waits; then 0 */
+static int held;            /* number of chunks; 0 after the producer's first wait */
 static int other;           /* 1 if the producer's first wait is not after 4 chunks */
 static unsigned drawn = 1;
 
@@ -83,8 +83,8 @@ static int deadlock(int roles, int chunks)
             n += snprintf(line + n, sizeof line - n, " has done all chunks");
         else if (b)
             n += snprintf(line + n, sizeof line - n, " at chunk %d waits for %s of"
-                          " stage %d, phase %d; in phase %d are %d of %d arrivals,"
-                          " %lld bytes to come", waits[role].chunk,
+                          " stage %d, phase %d; the barrier is in phase %d, with %d of"
+                          " %d arrivals, %lld bytes missing", waits[role].chunk,
                           j % 2 ? "empty" : "full", j / 2, waits[role].phase,
                           b->phase, b->arrived, b->count, (long long)b->bytes);
         else

@@ -170,11 +170,11 @@ line_of() {
 # judge TITLE POINTS option...: judges the student's object $so and adds the result. The
 # output is limited to 16 MiB, so that endless output does not fill the disk.
 small='ulimit -f 32768; exec "$0" "$@"'
-# In a lab on the host, a process may use 4 GiB of private memory. The judge limits
-# variants. `limited` limits checks, exchanges, plans and the processes of a launcher.
+# In a lab on the host, a process may use 4 GiB of private memory. The judge sets this
+# limit for variants; `limited` sets it for checks, exchanges, plans and launched ranks.
 # (For GPU labs, use a cgroup or a container, see STAFF.md.)
 limited="ulimit -d 4194304; $small"
-stuck='it was here when it was stopped'
+stuck='the program was at this line when it was stopped'
 last() { tail -1 "$out" | grep . || echo "it ended without a verdict"; }
 judge() {
     title=$1 points=$2
@@ -204,7 +204,7 @@ judge() {
         0) add "$title" "$points" ok ;;
         1) if last | grep -q '^0 passed, 0 failed, [1-9]'; then
                if [ $ext = c ] && [ "$kind" != patch ]; then
-                   add "$title" "$points" failed "it answers n/a: that is no answer"
+                   add "$title" "$points" failed "every case is n/a, which gets no points"
                else                                     # no GPU
                    add "$title" "$points" "not run" "compiled, not run: no GPU"
                fi
@@ -244,7 +244,7 @@ speed() {
     make_it "$dir/bench"
     timeout ${LIMIT:-300} "$dir/bench" "$@" >"$out" 2>"$out.err"
     rc=$?
-    # kcp-bench prints the stage, the pass or variant (some stages), the name and the time.
+    # kcp-bench prints stage, pass (if any), variant, time; or stage, variant, form, time.
     said=$(awk -v than="$name" -v mine="$mine" -v ratio="$ratio" '
         $1 !~ /^[0-9][0-9]_/ { next }
         than == "form" || $2 == "forward" || $2 == "backward" { $2 = $3; $3 = $4 }

@@ -2,7 +2,7 @@
  *
  * Book: labs/STAFF.md.  Used by: the rows `dv alone` of 10_solve.lab.
  * Next: tree.c.
- * In this variant of stage 10 the student's code computes only A^T dU.
+ * This variant of stage 10 runs the student's code and keeps only dv = beta A^T dU.
  */
 #include "kcp.h"
 #include "ref.h"

@@ -3,9 +3,9 @@
  * Book: labs/STAFF.md.  Used by: make grade LAB=15_blelloch.  Next: warp.c.
  * One variant of stage 15 runs the whole program with the tree in each tile. Two others
  * run the tree on names instead of maps: one counts all products, the other counts the
- * products in series. A name stands for the map of consecutive tokens. Two names may be
- * composed only if the tokens of the second follow those of the first. A name may be
- * applied only to the state before its first token.
+ * products in series. A name stands for the map of consecutive leaves. Two names may be
+ * composed only if the leaves of the second follow those of the first. A name may be
+ * applied only to the state before its first leaf.
  */
 #include "15_scan.h"
 #include "book/labs/frame.h"
@@ -15,8 +15,8 @@
 
 enum { LEAVES = 64 };
 
-/* A name, 8 bytes in place of a map or state of one number. Denotes the map of leaves
- * [lo,hi), or the state before leaf hi. `depth` counts its products in series. */
+/* A name, in the first 8 bytes of a map or a state. Denotes the map of leaves [lo,hi),
+ * or the state before leaf hi. `depth` counts its products in series. */
 enum kind { NOTHING, MAP, STATE };
 struct name { unsigned char kind, lo, hi, depth; int unused; };
 static int products;
@@ -47,7 +47,7 @@ static int compose(int HV, int K, int V, const void *b, const void *a, int backw
     if (left.kind != MAP || right.kind != MAP)
         return failed("compose: an argument is not a map");
     if (left.hi != right.lo)
-        return failed("compose: leaves [%d,%d) do not end where leaves [%d,%d) begin",
+        return failed("compose: leaves [%d,%d) do not begin where leaves [%d,%d) end",
                       right.lo, right.hi, left.lo, left.hi);
     if (out == a || out == b)
         return failed("compose: 'out' is also one of the two input maps");
