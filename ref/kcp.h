@@ -3,9 +3,9 @@
  * Book: chapter 00 (the names of sizes) and the chapter named at each struct.
  * Checked by: every file of tests/.  Next: ref/comm.h, the ranks.
  *
- * Tensors are dense and row major, with the token as the first index. A stage works on
- * segments, which are runs of tokens of one sequence on one rank (chapter 06). The
- * caller owns every array. */
+ * Tensors are dense and row major. If a tensor has a token index, this index is first.
+ * A stage works on segments, which are runs of tokens of one sequence on one rank
+ * (chapter 06). The caller owns every array. */
 #ifndef KCP_H
 #define KCP_H
 

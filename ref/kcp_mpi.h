@@ -16,12 +16,12 @@ extern "C" {
 #pragma GCC visibility push(default)
 
 /* R: number of ranks; r: this rank; local: this rank's number among the processes of
- * this machine, for selecting a GPU; launcher: the launcher's name. Without a launcher,
- * MPI is not initialized, R is 1, and launcher is NULL. */
+ * this machine, for selecting a GPU; launcher: the launcher's name. If there is
+ * no launcher and the program has not initialized MPI, R is 1 and launcher is NULL. */
 struct kcp_mpi { int R, r, local; const char *launcher; };
-/* Calls MPI_Init_thread if a launcher's environment variables are set. Returns
- * KCP_BAD if a launcher started several processes but this library was built without
- * MPI, or if launcher and MPI report different numbers of processes. */
+/* If a launcher started several processes, calls MPI_Init_thread, unless it was called.
+ * In a build without MPI (make MPICC=none), returns KCP_BAD instead. Also returns
+ * KCP_BAD if launcher and MPI report different numbers of processes. */
 int kcp_mpi_start(struct kcp_mpi *mpi, char *why, size_t n);
 /* Creates a communicator over MPI_COMM_WORLD for host memory. Call kcp_mpi_start first.
  * Returns KCP_NA if built without MPI. */

@@ -6,9 +6,9 @@
  * The caller owns all arrays, the workspace, saved block, plan, comm and stream. On
  * a GPU every array of an args struct is in GPU memory (plan, comm and ops are host
  * structs). A call puts work on args->stream, allocates nothing and returns, so a CUDA
- * graph may capture the call. comm waits only if ranks share a GPU, or to compare new
- * options of all ranks outside of a capture. ACTV arrays (kcp.h) have layer->storage,
- * ACC arrays are double if that is KCP_F64, else fp32. No function prints or exits. */
+ * graph may capture the call. A call blocks only if ranks share a GPU, or, outside of
+ * captures, if ranks compare new options. ACTV arrays (kcp.h) have layer->storage. If
+ * that is KCP_F64, ACC arrays are double, else fp32. No function prints or exits. */
 #ifndef KCP_LAYER_H
 #define KCP_LAYER_H
 
@@ -21,9 +21,9 @@ extern "C" {
 #pragma GCC visibility push(default)
 
 /* The table of paths (ref/core/paths.def, printed by kcp-check --paths) lists kernels,
- * best first. A call starts at the first row of its variant in this struct, and runs
- * the kernel of the first row (path) from there on that supports the call. `forward`
- * and `backward` must use the same format of the saved block. */
+ * best first. This struct has a kernel (variant) per stage. From that kernel's first
+ * row on, a call searches the table for a row (path) that supports the call, and runs
+ * the row's kernel. `forward` and `backward` must use the same saved-block format. */
 struct kcp_layer {
     enum kcp_storage storage;
     enum kcp_where where;
@@ -34,11 +34,11 @@ struct kcp_layer {
 
 /* Sets the layer to the references of chapters 08 and 13 to 16: double, on the host. */
 void kcp_layer_ref(struct kcp_layer *layer);
-/* Sets the layer to the GPU kernels of a storage (KCP_BF16 or KCP_F32). Forward and
- * backward search the table of paths from the first row of kernel `name` ("v1_stages")
- * on. If `name` is NULL, and for the other stages, a call searches the whole table.
- * Needs no GPU. Returns KCP_NA if built without CUDA. If `name` is unknown, returns
- * KCP_BAD, and `why` (may be NULL) lists the names. */
+/* Sets the layer to the GPU kernels of a storage (KCP_BF16 or KCP_F32). Forward starts
+ * its search of the table of paths at kernel `name` ("v1_stages"), and so does backward
+ * if its kernel `name` reads the saved block. Other calls, and all if `name` is NULL,
+ * search the whole table. Needs no GPU. Returns KCP_NA if built without CUDA. If `name`
+ * is unknown, returns KCP_BAD, and `why` (may be NULL) lists the names. */
 int  kcp_layer_gpu(struct kcp_layer *layer, enum kcp_storage storage,
                    const char *name, char *why, size_t n);
 
@@ -67,8 +67,8 @@ size_t kcp_layer_conv_work(const struct kcp_layer *layer, const struct kcp_conv 
  * so backward is impossible. KCP_BAD: an array is missing, work or saved is too
  * short, or the grid differs from the plan's. KCP_NA: no path supports this shape.
  * KCP_CUDA: a launch failed. KCP_COMM: comm->lost names the rank. KCP_MISMATCH: the
- * saved block's format is wrong, or the block is from another call; on a GPU the
- * call may instead return KCP_OK and set the gradients to NaN. */
+ * saved block's format is wrong, or the block is from another call; on a GPU the call
+ * may instead return KCP_OK and set all gradients except dh0 to NaN. */
 int kcp_layer_forward(const struct kcp_layer *layer, struct kcp_forward *a);
 int kcp_layer_backward(const struct kcp_layer *layer, struct kcp_backward *a);
 int kcp_layer_conv(const struct kcp_layer *layer, struct kcp_conv *a);

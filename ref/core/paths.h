@@ -26,7 +26,7 @@ struct kcp_path {
     const char *kernel;            /* the variant's name */
     int format;                    /* format of the saved block; 0: none */
     const char *geometry;          /* "columns=64 chunks=1 ... 04=v2_warp" */
-    const char *within;            /* a branch's path; "": any path; NULL: no branch */
+    const char *within;            /* a branch's path; "": any; NULL: not a branch */
 };
 extern const struct kcp_path kcp_paths[];
 extern const int kcp_npaths;
@@ -66,9 +66,9 @@ struct kcp_query {
  * is the reason. Else `why` is "", or names a better row that cannot run here. */
 const struct kcp_path *kcp_path_find(const struct kcp_query *q,
                                      const struct kcp_path *after, char *why, size_t n);
-/* Returns 1 if the call of q runs this branch, a variant of a launch within a path.
- * `row` is the path of the call. If the stage has no paths, `row` is NULL, and the
- * branch must have q's kernel. */
+/* A branch is a row for those calls of a path that are launched differently, e.g. with
+ * wider blocks. Returns 1 if the call of q runs this branch. `row` is the path of the
+ * call, or NULL if q's kernel has no path. */
 int kcp_path_branches(const struct kcp_path *branch, const struct kcp_path *row,
                       const struct kcp_query *q);
 /* Returns the row of this kernel that supports the call. If no row does, returns NULL,
@@ -81,7 +81,7 @@ void kcp_path_here(const struct kcp_path *p, const struct kcp_device *d, char *o
                    size_t n);
 /* Returns 1 if the table has rows for this kernel of this stage. */
 int kcp_path_knows(const char *stage, const char *kernel);
-/* Returns the saved-block format of this kernel's rows, or 0 if they have none. */
+/* Returns the saved-block format of this kernel's first row, or 0 if it has none. */
 int kcp_path_format(const char *stage, const char *kernel);
 /* Returns the current name of a kernel, given its current or earlier name (paths.c). */
 const char *kcp_path_alias(const char *stage, const char *kernel);

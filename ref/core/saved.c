@@ -193,7 +193,7 @@ static int differs(const struct kcp_saved *s, const struct kcp_saved *want, char
 /* Checks that the block has this format and was saved for this call. The save mode and
  * reuse_M may differ from those of the call. Returns KCP_BAD if the block is missing or
  * too short, KCP_MISMATCH if the block has a wrong format or is from another call. On
- * an error, writes the reason to `why`, which has n bytes (NULL if n is 0). */
+ * an error, writes the reason to the n bytes of `why`. If n is 0, `why` may be NULL. */
 int kcp_saved_check_of(const void *saved, size_t bytes, const struct kcp_call *a,
                        int format, const char *reader, size_t actv, size_t acc,
                        char *why, size_t n)

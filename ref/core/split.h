@@ -97,7 +97,7 @@ static inline int64_t kcp_pieces(const struct kcp_call *a, int P)
 /* ---- the fused forward */
 
 /* Input of the rule for the fused forward: the segments of one rank, P SMs, KG gates
- * per head (1 or K). `crossing` is the inverse of kcp_alone(). */
+ * per head (1 or K). `crossing` is !kcp_alone(). */
 struct kcp_cut { const struct kcp_context *x; int H, HV, KG, V, P, crossing; };
 
 /* Returns the scan's number of blocks for this number of chains. A chain is one value
@@ -211,8 +211,8 @@ static inline struct kcp_cut kcp_cut_of(const struct kcp_call *a, int processors
     return c;
 }
 
-/* Returns the chunks per strip of the fused forward, or 0 if segments are not cut. In
- * a canonical plan no segment is cut, but the result is a->strip_chunks. */
+/* Returns the chunks per strip of the fused forward, or 0 if segments are not cut. Not
+ * for canonical plans: there the result is a->strip_chunks, but no segment is cut. */
 static inline int kcp_fused_strip(const struct kcp_call *a, int processors)
 {
     if (a->strip_chunks || a->plan->L) return a->strip_chunks;
@@ -383,8 +383,8 @@ static inline int64_t kcp_finish_turns(int NC, int H, int K, int processors)
 }
 
 /* Bit flags: the scans that backward runs for a segment. STATES scans the states
- * forward, REVERSE scans all gradients of states in reverse, and DH_EXT computes only
- * dh_ext, the part of the segment's map that other ranks need. */
+ * forward. REVERSE scans the gradients of the states in reverse and stores them all.
+ * DH_EXT runs the scan of REVERSE, but stores only dh_ext, which other ranks need. */
 enum kcp_scan_job { KCP_JOB_STATES = 1, KCP_JOB_REVERSE = 2, KCP_JOB_DH_EXT = 4 };
 
 /* Returns 1 if the reverse scan of segment s runs before the exchange. This is
@@ -402,10 +402,10 @@ static inline int kcp_reverses_first(const struct kcp_call *a, int s, int proces
 }
 
 /* Returns the scans of segment s in launch 0 or 1, as bits KCP_JOB_*. If `alone` is 1,
- * launch 0 runs all scans. Otherwise launch 0 runs before the exchange, launch 1 after
- * the exchange. If kcp_reverses_first is 1, launch 0 runs only the reverse scan, as the
- * scan of states would delay the exchange. Otherwise launch 0 scans the states and, if
- * other ranks need dh_ext, computes dh_ext. With save-all no launch scans states. */
+ * launch 0 runs all scans. Otherwise the exchange is between the launches. Launch 0
+ * runs STATES, and DH_EXT if other ranks need it. Launch 1 runs REVERSE. But if
+ * kcp_reverses_first is 1, launch 0 runs REVERSE, and launch 1 runs STATES, which would
+ * delay the exchange. With save-all no launch runs STATES. */
 static inline int kcp_scan_jobs(const struct kcp_call *a, int alone, int s, int launch,
                                 int processors)
 {

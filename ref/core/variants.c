@@ -4,8 +4,8 @@
  * Next: layer.c, which selects kernels.
  *
  * kcp_variants returns copies of the records. run() of a copy checks the call first
- * (checked.c). The symbols at the start and the end of the linker section are hidden,
- * because a program that uses libkcp.so may contain other records. */
+ * (checked.c). The symbols at the linker section's start and end are hidden, so that
+ * libkcp.so does not list the records of the program that loads libkcp.so. */
 #include "checked.h"
 #include "paths.h"
 

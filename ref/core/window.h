@@ -3,12 +3,12 @@
  * Book: chapter 20, "Code: kernels".  Checked by: the chain over NCCL, bit for bit.
  * Next: ../../cuda/07_merge/hop.cuh, which reads and writes windows.
  *
- * The window of rank r has four counts for every other rank o and every piece b (a part
- * of a state). Rank o writes the first two counts, rank r the last two:
- *   KCP_FULL     how often o has filled piece b in r's window
- *   KCP_EMPTY    how often o has emptied piece b, filled by r, in o's window
- *   KCP_FILLED   how often r has filled piece b in o's window
- *   KCP_TAKEN    how often r has emptied piece b in r's window
+ * In the window of rank r, every other rank o fills separate pieces b (parts of a
+ * state). Of four counts per o and b, rank o writes the first two, rank r the last two:
+ *   KCP_FULL     how often o has filled o's piece b in r's window
+ *   KCP_EMPTY    how often o has emptied r's piece b in o's window
+ *   KCP_FILLED   how often r has filled r's piece b in o's window
+ *   KCP_TAKEN    how often r has emptied o's piece b in r's window
  *
  * A piece has two slots (buffers). Message i uses slot i % 2, so the sender may be one
  * message ahead. Counts are in device memory, so that graph replays go on counting. */
