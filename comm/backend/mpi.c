@@ -197,7 +197,7 @@ static int wait_all(struct mpi_rank *p, const char *call, int err)
             break;
         err = check_notes(p);
         if (!err && MPI_Wtime() > until) {
-            snprintf(why, sizeof why, "%s made no progress for %.0f s", call,
+            snprintf(why, sizeof why, "%s did not complete within %.0f s", call,
                      p->seconds);
             err = fail_locked(p, p->posted[first].peer, KCP_COMM, why);
         }

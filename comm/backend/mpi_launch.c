@@ -66,8 +66,8 @@ int kcp_mpi_start(struct kcp_mpi *mpi, char *why, size_t n)
     MPI_Comm_rank(MPI_COMM_WORLD, &mpi->r);
     if (R > 1 && mpi->R != R) {
         if (why)
-            snprintf(why, n, "%s started %d processes, MPI knows of %d: use this MPI's "
-                     "own mpirun, or srun --mpi=pmix", launcher, R, mpi->R);
+            snprintf(why, n, "%s started %d processes, MPI knows of %d: use the mpirun "
+                     "of this program's MPI, or srun --mpi=pmix", launcher, R, mpi->R);
         return KCP_BAD;
     }
     mpi->launcher = launcher ? launcher : "MPI";
@@ -111,8 +111,8 @@ int kcp_mpi_start(struct kcp_mpi *mpi, char *why, size_t n)
         return KCP_BAD;
     const char *launcher = find_launcher(&R);
     if (R > 1 && why)
-        snprintf(why, n, "%s started %d processes: this was built without MPI; install "
-                 "mpicc and run make", launcher, R);
+        snprintf(why, n, "%s started %d processes: this program was built without MPI; "
+                 "install mpicc and run make", launcher, R);
     return R > 1 ? KCP_BAD : KCP_OK;
 }
 

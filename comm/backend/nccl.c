@@ -325,7 +325,8 @@ int kcp_nccl_from(struct kcp_comm **comm, struct ncclComm *nccl)
     err = begin_rank(w, comm);
     if (err)
         nccl_comm_free(&w->comm);
-    return err ? kcp_refuse(err, "kcp_nccl_from: not a valid ncclComm_t") : KCP_OK;
+    return err ? kcp_refuse(err, "kcp_nccl_from: invalid ncclComm_t, or out of memory")
+               : KCP_OK;
 }
 
 int kcp_nccl_split(struct kcp_comm *from, int color, int key, struct kcp_comm **comm)

@@ -27,7 +27,7 @@ int nccl_settle(struct nccl_rank *w, ncclComm_t at, ncclResult_t result,
             result = ncclInternalError;
         pthread_mutex_unlock(&w->lock);
         if (monotonic_seconds() > until)
-            snprintf(why, sizeof why, "%s made no progress for %.0f s", call,
+            snprintf(why, sizeof why, "%s did not complete within %.0f s", call,
                      w->seconds);
     }
     if (w->failed)
@@ -123,8 +123,8 @@ static int wait_for_stream(struct nccl_rank *w, struct CUstream_st *stream,
         if (cuda != cudaErrorNotReady)
             snprintf(why, sizeof why, "%s: %s", call, cudaGetErrorString(cuda));
         else if (monotonic_seconds() > until)
-            snprintf(why, sizeof why, "the stream made no progress for %.0f s, in or "
-                     "before %s", w->seconds, call);
+            snprintf(why, sizeof why, "%s: work on the stream did not complete within "
+                     "%.0f s", call, w->seconds);
         else {
             sched_yield();
             continue;

@@ -71,7 +71,7 @@ static int read_id(const char *path, double seconds, ncclUniqueId *id, char *why
     if (fd >= 0)
         close(fd);
     if (!ok)
-        snprintf(why, n, "%.120s: no id from rank 0 after %.0f s", path, seconds);
+        snprintf(why, n, "%.120s: no NCCL id from rank 0 within %.0f s", path, seconds);
     return ok ? KCP_OK : KCP_COMM;
 }
 
@@ -116,7 +116,7 @@ int kcp_nccl_threads_run(int R, int (*body)(struct kcp_comm *, void *arg), void 
     n = why ? n : sizeof none;
     why = why ? why : none;
     if (!body || R < 1) {
-        snprintf(why, n, "%d ranks: expected 1 or more, and a body", R);
+        snprintf(why, n, "'body' is NULL, or R < 1: R = %d", R);
         return KCP_BAD;
     }
     if (!nccl_open(why, n))

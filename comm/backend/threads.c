@@ -333,8 +333,8 @@ int kcp_threads_run_on(int R, int (*body)(struct kcp_comm *, void *arg), void *a
 {
     struct world w = { .R = R, .body = body, .arg = arg, .copy = copy };
     if (R < 1 || R > MOST_RANKS || !body || !copy)
-        return kcp_refuse(KCP_BAD, "threads: found %d ranks%s, expected 1 to %d", R,
-                          body ? "" : " and no body", MOST_RANKS);
+        return kcp_refuse(KCP_BAD, "threads: 'body' or 'copy' is NULL, or R = %d is "
+                          "not in [1,%d]", R, MOST_RANKS);
     w.member = calloc((size_t)R, sizeof *w.member);
     if (!w.member)
         return KCP_NO_MEMORY;

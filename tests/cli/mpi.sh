@@ -30,7 +30,7 @@ one 2 '^kcp-check: KCP_WINDOWS=yes: expected' env KCP_WINDOWS=yes "$check"
 ${CC:-cc} -std=c11 -D_POSIX_C_SOURCE=200809L -I"$top/ref" "$top/tests/cli/wrong_calls.c" \
     "$top/comm/backend/mpi_launch.c" -L"$B" -lkcp -Wl,-rpath,"$B" -o none >output 2>&1 ||
     fail "without MPI: $(cat output)"
-one 2 'mpirun started 2 processes: this was built without MPI' \
+one 2 'mpirun started 2 processes: this program was built without MPI' \
     env OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=0 ./none cross
 one 2 'built without MPI' ./none cross
 if ! command -v ${step%% *} >/dev/null || ! ldd "$check" | grep -q 'libmpi'; then
@@ -98,7 +98,7 @@ for way in unequal unequal_long short long; do
     expect 1 'sent a message of another size' 3 env KCP_TIMEOUT_S=5 "$calls" $way
 done
 expect 1 'rank 2 of 3: .*rank 1: out of paper' 3 "$calls" fails
-expect 1 'made no progress for 2 s' 3 env KCP_TIMEOUT_S=2 "$calls" disagree
+expect 1 'did not complete within 2 s' 3 env KCP_TIMEOUT_S=2 "$calls" disagree
 expect 2 'rank 1 refuses its options' 3 "$calls" alone
 for way in peer empty cross; do expect 0 'status 0' 3 "$calls" $way; done
 
@@ -127,6 +127,6 @@ case $step in
 esac
 # The first rank that gives up names the rank from which it expects a message. The named
 # rank may itself wait for rank 2.
-struck STOP 1 'in exchange.* rank [0-3]: .* made no progress for 4 s' 3
+struck STOP 1 'in exchange.* rank [0-3]: .* did not complete within 4 s' 3
 echo "ranks over MPI: $passed passed, $failed failed"
 [ $failed -eq 0 ]

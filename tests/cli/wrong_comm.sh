@@ -60,7 +60,7 @@ for stage in ${STAGES:-08 13 14 15 16}; do
             # A wrong layer must fail by wrong values, not by a timeout or because nothing ran.
             # Mistake ELSEWHERE must fail by a timeout of the library or of the judge.
             grep -q '^  FAIL .*: error ' "$W/output" && status=$status.wrong
-            grep -Eq '^  FAIL .*(made no progress|ran past its time)' "$W/output" &&
+            grep -Eq '^  FAIL .*(did not complete|ran past its time)' "$W/output" &&
                 status=$status.hung
             case $mistake.$status in
                 HONEST.0 | S*.1.wrong | ELSEWHERE.1.hung) seen=$((seen + 1)) ;;
