@@ -202,11 +202,11 @@ int kcp_halo_run(const struct kcp_halo *h, const void *x, void *halo)
     return group_end(h->comm, opened, status);
 }
 
-/* Returns the sequence whose state rank r must receive for local segment s, or -1. In
- * forward the rank must receive a state if s is the rank's first segment of the
- * sequence and begins less than `reach` tokens after the sequence's start. In backward,
- * s must be the rank's last segment of the sequence and end less than `reach` tokens
- * before the sequence's end. */
+/* Returns the sequence whose state rank r must receive for local segment s, or -1. Rank
+ * r needs a state that another rank has: in forward, if s is r's first segment of the
+ * sequence and begins less than `reach` tokens after the sequence's start; in backward,
+ * if s is r's last segment of the sequence and ends less than `reach` tokens before the
+ * sequence's end. */
 static int state_lacked(const struct kcp_halo *h, int r, int s)
 {
     const struct kcp_plan *p = h->plan;

@@ -5,8 +5,8 @@
  * A call posts sends and receives, and polls these requests until all complete. Between
  * polls the call also tests whether another rank has reported a failure, and whether
  * KCP_TIMEOUT_S seconds have passed. Calls inside a group only post requests. The end
- * of the group waits for all requests. A lock is held around each MPI call. If a
- * process dies, the launcher (mpirun, srun) reports the process and ends the others. */
+ * of the group waits for all requests. Except in create and free, a lock is held around
+ * each MPI call. If a process dies, the launcher (mpirun, srun) ends all processes. */
 #ifdef KCP_WITH_MPI
 #include <mpi.h>
 
@@ -48,7 +48,7 @@ static int fail_locked(struct mpi_rank *p, int rank, int status, const char *why
     p->note = (struct note){ rank, status, "" };
     snprintf(p->note.why, sizeof p->note.why, "%s", why);
     for (int r = 0; r < p->comm.R; r++) {
-        MPI_Request sent;              /* no wait: mpi_free keeps p->note */
+        MPI_Request sent;              /* not waited for: p stays after a failure */
         if (r != p->comm.r && !MPI_Isend(&p->note, sizeof p->note, MPI_BYTE, r, FAILED,
                                          p->at, &sent))
             MPI_Request_free(&sent);
@@ -180,8 +180,8 @@ static int test_request(struct mpi_rank *p, int i, const char *call)
     return KCP_OK;
 }
 
-/* Waits for all requests. Tests the requests one by one, in order to find an error in
- * one request while other requests are incomplete. */
+/* Waits for all requests. Tests each request separately, to find an error in one
+ * request while other requests are incomplete. */
 static int wait_all(struct mpi_rank *p, const char *call, int err)
 {
     const double until = MPI_Wtime() + p->seconds;
@@ -243,7 +243,7 @@ static int mpi_show(struct kcp_comm *c, const void *mine, void *all, size_t byte
     return gather((struct mpi_rank *)c, mine, all, bytes, "all_gather");
 }
 
-/* The barrier is a gather of 0 bytes, because a gather can report the missing rank. */
+/* The barrier is a gather of 0 bytes: unlike MPI_Barrier, it reports a missing rank. */
 static int mpi_barrier(struct kcp_comm *c, struct CUstream_st *stream)
 {
     char none[1] = { 0 };
@@ -314,7 +314,7 @@ static int mpi_lost(struct kcp_comm *c, int *rank, char *why, size_t n)
     return failed;
 }
 
-/* After a failure p is not freed, because MPI may still send p->note and because
+/* After a failure, p is not freed, because MPI may still send p->note and because
  * MPI_Comm_free would wait for all ranks. */
 static void mpi_free(struct kcp_comm *c)
 {

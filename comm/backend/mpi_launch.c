@@ -12,8 +12,8 @@
 #include <stdlib.h>
 #include <time.h>
 
-/* Returns the launcher's name, and sets *R to the number of started processes. Without
- * a launcher, returns NULL and sets *R to 1. Does not read SLURM_NTASKS, because in a
+/* Returns the launcher's name, and sets *R to the number of started processes. With one
+ * process, returns NULL and sets *R to 1. Does not read SLURM_NTASKS, because in a
  * batch script without srun this variable does not count this program's processes. */
 static const char *find_launcher(int *R)
 {

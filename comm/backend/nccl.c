@@ -56,7 +56,7 @@ static int record_failure(struct nccl_rank *w, int rank, const char *why)
     return first;
 }
 
-/* Polls `host` up to `when` times, 10 ms apart. Returns 1 if a rank is lost. */
+/* Polls `host` every 10 ms (nccl.h explains `when`). Returns 1 if a rank is lost. */
 static int host_reports(struct kcp_comm *host, enum reporting when, int *rank,
                         char *why, size_t n)
 {
@@ -69,10 +69,10 @@ static int host_reports(struct kcp_comm *host, enum reporting when, int *rank,
     return reports;
 }
 
-/* Reports the failure to the ranks of `host` before calling NCCL, because NCCL may
- * block and reports fewer details. Aborts a communicator that this library made, so
- * that no stream waits forever. A communicator that the caller made must be aborted by
- * the caller. */
+/* Reports the failure to the ranks of `host` before calling NCCL, because the NCCL call
+ * may block and gives other ranks fewer details than `host`. Aborts a communicator that
+ * this library made, so that no stream waits forever. A communicator that the caller
+ * made must be aborted by the caller. */
 int nccl_fail(struct nccl_rank *w, int rank, int status, const char *why,
               enum reporting when)
 {
@@ -167,7 +167,7 @@ static int nccl_comm_lost(struct kcp_comm *c, int *rank, char *why, size_t n)
 static void nccl_comm_free(struct kcp_comm *c)
 {
     struct nccl_rank *w = (struct nccl_rank *)c;
-    if (c->window)                       /* until the barrier other ranks may write */
+    if (c->window)                       /* other ranks may write until the barrier */
         nccl_windows_free(w, !w->failed && !c->barrier(c, NULL));
     w->stop = 1;
     for (int i = 0; i < 500 && w->watching && !w->watched; i++)
@@ -190,7 +190,6 @@ static void nccl_comm_free(struct kcp_comm *c)
     free(w);
 }
 
-/* Allocates *made, the data of one rank. On failure `why` has the reason. */
 static int make_rank(struct nccl_rank **made, struct kcp_comm *host, char *why,
                      size_t n)
 {

@@ -3,10 +3,10 @@
  * Book: chapter 20.  Checked by: bench/check_gpus.sh, through every form.
  * Next: ref/08_forward.c, a rank's program.
  *
- * The NCCL communicator is non-blocking: a call returns at once, and this file polls
- * until NCCL has put the work on the stream. The lock is held only briefly, so that
- * another thread can abort the communicator. While a group is open, NCCL uses the
- * communicator, so an abort waits for the group's end. */
+ * A communicator that this library made is non-blocking: a call returns at once, and
+ * this file polls until NCCL has put the work on the stream. The lock is held only
+ * briefly, so that another thread can abort the communicator. While a group is open,
+ * NCCL uses the communicator, so an abort waits for the group's end. */
 #ifdef KCP_WITH_NCCL
 #include "nccl.h"
 
@@ -94,7 +94,7 @@ static int nccl_group(struct kcp_comm *c, int begin)
         w->grouped = opened = 1;
     }
     if (!begin && was) {
-        w->grouped = 0;                    /* set first: ncclGroupEnd may hang */
+        w->grouped = 0;                    /* set before a call that may hang */
         result = w->nccl->ncclGroupEnd();
         if (w->failed && w->at && w->ours)
             w->nccl->ncclCommAbort(w->at);
@@ -103,8 +103,8 @@ static int nccl_group(struct kcp_comm *c, int begin)
     }
     const ncclComm_t at = w->at;
     pthread_mutex_unlock(&w->lock);
-    if (opened)                            /* the group is open even after a failure, */
-        return KCP_OK;                     /* and the caller ends it */
+    if (opened)                            /* even if w->failed has become 1, */
+        return KCP_OK;                     /* the caller must end this group */
     return failed ? KCP_COMM : nccl_settle(w, at, result, "group");
 }
 

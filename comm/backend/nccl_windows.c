@@ -35,7 +35,7 @@ static void draw(void)
         process_number = 0;
 }
 
-/* Returns how many pieces of a state fit in each sender's part of a 64 MiB window. */
+/* Returns how many pieces (parts of a state) each rank can write into one window. */
 static int blocks_of(int R)
 {
     const size_t n = ((size_t)WINDOW_MIB << 20) / ((size_t)R * KCP_PIECE_BYTES);

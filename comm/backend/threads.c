@@ -4,10 +4,10 @@
  * Next: comm/form/exchange.c, written over these calls.
  *
  * The run fails if a rank calls fail(), if a body returns an error, if a rank waits for
- * a rank that has returned, or if all remaining ranks wait for each other. Then every
- * call on every rank returns KCP_COMM, and the run reports the rank and the reason.
- * Sends copy their bytes to the receiver's mailbox and do not wait. Receives, gathers
- * and barriers wait. */
+ * a rank that has returned, or if all remaining ranks wait for each other. Then each
+ * later send, receive, gather or barrier returns KCP_COMM, and the run reports the rank
+ * and the reason. Sends copy their bytes to the receiver's mailbox and do not wait.
+ * Receives, gathers and barriers wait. */
 #include "kcp.h"
 
 #include "checked.h"
@@ -36,7 +36,7 @@ struct member {                          /* data of one rank; `comm` must be fir
     int from;                            /* IN_RECV: rank of the sender */
     int64_t round;                       /* IN_BARRIER: number of that barrier */
     struct thread_message *inbox, **end;         /* messages in order of arrival */
-    pthread_cond_t wake;                 /* signalled for a message or a failure */
+    pthread_cond_t wake;                 /* signals a message, failure or rank's end */
     const char *mine;                    /* all_gather: this rank's row */
     size_t bytes;
 };
@@ -49,7 +49,7 @@ struct world {
     int failed, status, rank;
     char why[160];
     pthread_mutex_t lock;
-    pthread_cond_t change;               /* signalled at a barrier's end or a failure */
+    pthread_cond_t change;    /* signalled if a barrier, gather or rank ends or fails */
     int (*body)(struct kcp_comm *, void *);
     void *arg;
     kcp_copy *copy;                      /* copies between the memories of two ranks */

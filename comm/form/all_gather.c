@@ -3,9 +3,9 @@
  *
  * Book: chapter 07.  Checked by: tests/07_merge/checks.c.  Next: comm/form/chain.c.
  *
- * This form is one collective. Time (symbols in chapter 07): t_sum + a + (R-1)(S +
- * M)/bw + (R-2) t_MS + t_main. Only this form keeps M of other ranks (x->kept). With
- * option reuse_M, backward reads this M and receives only h. */
+ * This form is one collective. Time (symbols in chapter 07):
+ * t_sum + a + (R-1)(B + B_M)/bw + (R-2) t_MS + t_main. Only this form keeps M of other
+ * ranks (x->kept). With option reuse_M, backward reads this M and receives only h. */
 #include "exchange.h"
 
 /* Layout of the gathered rows: one row per rank, P maps of `unit` bytes per row. If

@@ -4,11 +4,11 @@
  * Book: chapter 20, "Code: kernels".  Checked by: tests/07_merge/checks.c over NCCL.
  * Next: comm/form/pipeline.c.
  *
- * One kernel per visit (adjacent segments of one sequence on one rank) replaces the
- * messages of chain.c. The kernel waits until the previous rank has written a state
- * into this rank's window, applies the map to this state, and writes the result into
- * the next rank's window. Visits at the start of a sequence run first, so that ranks do
- * not wait for each other in a cycle. */
+ * For a visit (adjacent segments of one sequence on one rank) of one segment, a kernel
+ * waits until the previous rank has written a state into this rank's window, applies
+ * the map to this state, and writes the result into the next rank's window. In a longer
+ * visit, the first kernel waits and the last kernel writes. Visits at the start of a
+ * sequence run first, so that ranks do not wait for each other in a cycle. */
 #include "exchange.h"
 
 #include "core/window.h"

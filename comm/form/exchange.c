@@ -201,8 +201,8 @@ static const char *what_is_wrong(const struct kcp_exchange *x)
     return NULL;
 }
 
-/* If no sequence crosses a cut, no messages are sent, and each rank applies only the
- * maps of its own segments. */
+/* If no sequence crosses a cut between ranks, no messages are sent, and each rank
+ * applies only the maps of its own segments. */
 int kcp_exchange_run(const struct kcp_exchange *x)
 {
     const char *wrong = what_is_wrong(x);

@@ -54,7 +54,7 @@ struct visit { int p0, p1, enters, leaves, hops; };
 struct visit fold_visit(const struct fold *f, int p0);
 int fold_next_rank(const struct fold *f, const struct visit *v);
 int fold_previous_rank(const struct fold *f, const struct visit *v);
-/* Returns how many visits of this rank receive (if `leaving` is 1, send) a state. */
+/* Counts this rank's visits that send a state (leaving = 1) or receive one (0). */
 int fold_crossings(const struct fold *f, int leaving);
 /* Returns the first hop (time step) after h in which this rank communicates, or -1. */
 int fold_next_hop(const struct fold *f, int h);
@@ -80,8 +80,8 @@ struct form {
     int (*run)(const struct fold *f);
     /* Bytes of x->work. */
     size_t (*work_bytes)(const struct fold *f);
-    /* Returns the bytes and messages that this rank must send. The judge compares these
-     * numbers with the counted traffic. */
+    /* Returns the bytes and messages that this rank must send. The test program
+     * kcp-check compares these numbers with the counted traffic. */
     struct kcp_traffic (*formula)(const struct fold *f);
     /* Bytes of x->kept, which backward reads with reuse_M. NULL: none. */
     size_t (*kept_bytes)(const struct fold *f);

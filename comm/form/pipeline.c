@@ -6,8 +6,8 @@
  * Columns of the state are independent, so the result has the same bits as that of
  * chain.c. A visit is a run of adjacent segments of one sequence on one rank. Visit
  * number h of a sequence sends block b in time step h + b. In one time step the sends
- * and receives of a rank are one group. Time (symbols in chapter 07) with B messages of
- * S/B bytes per cut: t_sum + (R+B-2)(a + S/(B bw) + t_MS/B) + t_main. */
+ * and receives of a rank are one group. With b blocks, the time (symbols in chapter 07)
+ * is at most t_sum + (R+b-2)(a + B/(b bw) + t_MS/b) + t_main. */
 #include "exchange.h"
 
 enum { BLOCKS = 4 };          /* default number of blocks */

@@ -5,8 +5,8 @@
  * A visit is a run of adjacent segments of one sequence on one rank. f_m is the map of
  * visit m = 0, 1, ... of a sequence, in the order of the pass. Before the step with
  * distance d = 1, 2, 4, ... visit m holds two maps (f_i with i < 0 is omitted):
- *   W = f_m   after ... after f_m-d+1   composes d maps; f_m is applied last
- *   X = f_m-1 after ... after f_m-d+1   composes d-1 maps, without f_m.
+ *   W = f_m     after ... after f_(m-d+1)   composes d maps; f_m is applied last
+ *   X = f_(m-1) after ... after f_(m-d+1)   composes d-1 maps, without f_m.
  *
  * In that step, visit m sends W to visit m+d, and composes both W and X with the map
  * received from visit m-d. Once X includes f_0, h of X is the state at the start of
@@ -121,7 +121,7 @@ static int pass_on(const struct fold *f, struct scanning *list, int n, int d)
     return err;
 }
 
-/* Composes maps W and X of a visit with Y, the map of the visit at distance d. */
+/* Composes maps W and X of visit m with Y, the map W received from visit m-d. */
 static int take_in(const struct fold *f, struct scanning *u, int d)
 {
     const struct kcp_exchange *x = f->x;
