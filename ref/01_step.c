@@ -140,8 +140,8 @@ static void replay(const struct kcp_step *a, int head, int64_t t0, int64_t t1,
     }
 }
 
-/* Computes the backward pass of one head of one sequence. A forward pass stores
- * every B-th state, B = ceil(sqrt(length)). Backward then recomputes the states of B
+/* Computes the backward pass of one head of one sequence. First recomputes all states
+ * and keeps every B-th one, B = ceil(sqrt(length)). Then recomputes the states of B
  * tokens at a time, last tokens first, so memory grows as sqrt(length). */
 static int head_backward(const struct kcp_step *a, int n, int head)
 {

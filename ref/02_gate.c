@@ -43,7 +43,7 @@ static void norm_backward(int64_t rows, int n, int on, const void *x_, const voi
     }
 }
 
-/* Returns g = log alpha <= 0 of one channel; lb is lower_bound:
+/* Returns g, the log of one channel's decay; lb is lower_bound:
  *   softplus  g = -exp(A_log) softplus(x + dt)      raw  g = x
  *   bounded   g = lb sigmoid(exp(A_log) (x + dt)) */
 static double gate(const struct kcp_gate *a, double x, double A_log, double dt)

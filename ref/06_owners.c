@@ -43,7 +43,8 @@ static const char *refuse(enum kcp_spread spread, int N, const int64_t *cu, int 
 {
     if ((int)spread < KCP_CONTIGUOUS || (int)spread > KCP_STRIPED)
         return "the layout is not contiguous, zigzag or striped";
-    if (N < 0 || !cu || cu[0] != 0) return "N < 0, or cu_seqlens[0] is not 0";
+    if (N < 0 || !cu || cu[0] != 0)
+        return "N < 0, cu_seqlens is NULL, or cu_seqlens[0] is not 0";
     if (R < 1 || R > 65536) return "R, the number of ranks, is not in 1..65536";
     if (spread == KCP_STRIPED && stripe < 1)
         return "the stripe is too short: expected 1 token or more per stripe";
@@ -131,7 +132,7 @@ void kcp_plan_give(const struct kcp_plan *p, int r, size_t row, const void *shar
 }
 //< rows
 
-/* Searches p->seg, which is in the order of the concatenated shards, for token i. */
+/* Returns the position in the batch of token i of the concatenated shards, or -1. */
 int64_t kcp_plan_token(const struct kcp_plan *p, int64_t i)
 {
     for (int j = 0; p && i >= 0 && j < p->S; j++) {

@@ -29,7 +29,7 @@ static const char *refuse_ranges(const struct request *a, int64_t T, int R)
     const struct kcp_owners *o = a->owners;
     if (o) {
         if (o->B < 1 || o->B > MOST_ITEMS || !o->bound || !o->owner)
-            return "the table of owners has no ranges, or more than 2^26 ranges";
+            return "the table of owners has a NULL array, no ranges, or more than 2^26";
         if (o->bound[0] != 0) return "the owners' ranges do not begin at 0";
         for (int b = 0; b < o->B; b++) {
             if (o->bound[b + 1] < o->bound[b]) return "the owners' ranges decrease";
@@ -53,7 +53,7 @@ static const char *refuse(int N, const int64_t *cu, int R, const struct request 
 {
     if (N < 0 || N > MOST_ITEMS)
         return "N, the number of sequences, is not in 0..2^26";
-    if (!cu || cu[0] != 0) return "cu_seqlens does not begin with 0";
+    if (!cu || cu[0] != 0) return "cu_seqlens is NULL or does not begin with 0";
     for (int n = 0; n < N; n++)
         if (cu[n + 1] < cu[n]) return "cu_seqlens decreases";
     if (R < 1 || R > MOST_RANKS) return "R, the number of ranks, is not in 1..65536";
@@ -66,7 +66,7 @@ static const char *refuse(int N, const int64_t *cu, int R, const struct request 
 }
 
 /* If L > 0, moves each boundary between two ranges down to a multiple of L tokens from
- * the start of the boundary's sequence. The boundaries stay in order. */
+ * the start of the sequence that contains it. The boundaries stay in order. */
 static void move_bounds(struct kcp_plan *p)
 {
     for (int b = 1, n = 0; b < p->B; b++) {

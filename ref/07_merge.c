@@ -89,7 +89,7 @@ static int copy(void *to, size_t to_pitch, const void *from, size_t from_pitch,
 const struct kcp_mapops ref_mapops = {
     "reference", sizeof(double), apply, compose, copy, &kcp_diagonal_mapops, 0 };
 
-/* Applies maps j0 .. j1-1 [R,HV,K,V+K] to S [HV,K,V], where `range` is {j0, j1}:
+/* Computes S [HV,K,V] from maps j0 .. j1-1 [R,HV,K,V+K], where `range` is {j0, j1}:
  *   S = h_{j0};    S <- M_j S + h_j,    j = j0+1 .. j1-1    (forward)
  *   S = h_{j1-1};  S <- M_j^T S + h_j,  j = j1-2 .. j0      (backward)
  * An empty range gives S = 0. */

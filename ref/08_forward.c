@@ -102,7 +102,7 @@ static int carry(struct fore *x)
     //< carry
 }
 
-/* Saves the initial states that backward cannot recompute (stage 12). */
+/* Saves for backward the first initial state, or all if L > 0 or plan->scattered. */
 static int keep(struct fore *x)
 {
     const struct kcp_forward *a = x->a;

@@ -35,8 +35,8 @@ void rank_leave(const void *args, int back, const double *from, const double *gi
  * `numbers` elements. If `from` is NULL, sets these rows of `to` to 0. */
 void rank_pass(const void *args, int back, const double *from, int64_t numbers,
                double *to);
-/* Ends a checked call and frees the arrays. If this rank failed, calls comm->fail, so
- * that the call fails on all ranks. Returns `status`. */
+/* Calls kcp_checked_leave and frees the arrays. If this rank failed, calls comm->fail,
+ * so that the call fails on all ranks. Returns `status`. */
 int rank_end(const void *args, struct rank_arrays *x, int status, const char *name);
 
 #pragma GCC visibility pop

@@ -12,10 +12,10 @@ struct backward_rank {
     const struct kcp_backward *a;
     const struct kcp_plan *plan;
     struct rank_arrays own;                /* freed at the end */
-    double *q, *k, *beta, *Aqk, *A;        /* in the saved block */
+    double *q, *k, *beta, *Aqk, *A;        /* saved; q and k may be recomputed */
     double *G, *w, *u, *qg, *kg, *v_new, *h;   /* saved or recomputed */
-    double *dAqk, *dv_local, *dU, *dh, *dh_in, *states;              /* chapter 09 */
-    double *dq, *dk, *dbeta, *dg, *dA_part, *ddt_part;               /* chapter 10 */
+    double *dAqk, *dv_local, *dU, *dh, *dh_in, *states;          /* chapters 09, 11 */
+    double *dq, *dk, *dbeta, *dg, *dA_part, *ddt_part;           /* chapters 10, 02 */
 };
 
 /* CALL declares a struct `name` with this rank's call. STAGE adds cu, cn and sc. */
@@ -234,9 +234,9 @@ static int program(struct backward_rank *x)
 
 /* Computes all gradients of this rank's shard from do_ and, for sequences that end on
  * this rank, dht. Writes dh0 of the sequences that start on this rank, and dA_log and
- * ddt_bias, which are sums over all ranks unless KCP_SUM_LOCAL is set. Recomputes
- * tensors that `saved`, the block that ref_forward wrote, lacks. If a rank fails, all
- * ranks return an error. Returns KCP_MISMATCH if the block has another format. */
+ * ddt_bias, which are sums over all ranks unless KCP_SUM_LOCAL is set. Recomputes the
+ * tensors that are not in `saved`, the block that ref_forward wrote. If a rank fails,
+ * all ranks return an error. Returns KCP_MISMATCH if the block has another format. */
 int ref_backward(struct kcp_backward *a)
 {
     const int refused = kcp_begin("13_backward", KCP_HOST, a, NULL);

@@ -81,7 +81,7 @@ static void window(const struct kcp_conv *a, const struct rows *x, int s,
 }
 
 /* Writes xt: the last Wc - 1 rows of each sequence that ends on this rank. If the
- * sequence has fewer than Wc - 1 tokens, the first rows come from x0. */
+ * sequence has fewer than Wc - 1 tokens, the first rows come from x0 (NULL: 0). */
 static void last_rows(const struct kcp_conv *a, const struct rows *x)
 {
     const struct kcp_segment *seg = a->plan->seg + a->plan->ctx[a->r].seg0;

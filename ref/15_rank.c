@@ -17,7 +17,7 @@ static double **arrays(struct rank_arrays *x, int64_t count, int64_t numbers)
 }
 
 /* Allocates the arrays of one pass. The tree scan of a tile (15_tree.c) needs C maps
- * and C states. In forward, no array grows with T. */
+ * and C states. In forward, arrays grow with the number of segments, but not with T. */
 static int prepare(struct spike_rank *x)
 {
     const struct kcp_scan *a = x->a;

@@ -3,11 +3,11 @@
  *
  * Book: chapter 15.  Checked by: tests/15_scan/checks.c.  Next: ref/15_scan.c.
  *
- * Each segment contributes one row. In forward this row is the segment's last output,
- * which later segments may repeat. In backward the row is the sum of the gradients of
- * the dropped tokens at the segment's start. This sum is part of the gradient of an
- * earlier segment's output. Every rank gathers the rows of all segments. Backward adds
- * rows in a fixed order, so the sums do not depend on which rank holds a segment. */
+ * Every rank gathers one row per segment. In forward this row is the segment's last
+ * output, which later segments may repeat. In backward the row is the sum of the
+ * gradients of the dropped tokens at the segment's start. This sum is part of the
+ * gradient of an earlier segment's output. Backward adds rows in a fixed order, so the
+ * sums do not depend on which rank holds a segment. */
 #include "15_scan.h"
 
 #include <string.h>
@@ -78,7 +78,7 @@ static void last_of(struct spike_rank *x, int s)
 }
 
 /* In forward, sets o_t of every dropped token t to the output of the last token before
- * t that is not dropped. Writes ot. */
+ * t that is not dropped, or to o0 if there is none. Writes ot. */
 int scan_repeat(struct spike_rank *x)
 {
     const struct kcp_scan *a = x->a;
@@ -125,9 +125,9 @@ static int64_t collect(const struct spike_rank *x, int64_t t0, int64_t t1, doubl
     return t0;
 }
 
-/* Sets the row of segment s to the sum of do_ over the dropped tokens at the start of
- * s. The flag is 1 if a token of s is not dropped or if the sequence ends in s, because
- * then no token after s repeats an output before s. */
+/* Sets the row of segment s to the sum of do_ over the dropped tokens at its start,
+ * and of dot if the sequence ends with these tokens. The flag is 1 if a token of s is
+ * not dropped or the sequence ends in s: no later token repeats an output before s. */
 static void first_of(struct spike_rank *x, int s)
 {
     const struct kcp_scan *a = x->a;
@@ -144,8 +144,8 @@ static void first_of(struct spike_rank *x, int s)
     mine[row] = !all || x->seg[s].last;
 }
 
-/* In backward, sets each token's row of x->dO to the token's do_ plus do_ of all tokens
- * that repeat the token's output. Sets rows of dropped tokens to 0. Writes do0. */
+/* In backward, sets each token's row of x->dO to the sum of do_ over the token and its
+ * repeats, plus dot for the last output. Rows of dropped tokens stay 0. Writes do0. */
 int scan_spread(struct spike_rank *x)
 {
     const struct kcp_scan *a = x->a;

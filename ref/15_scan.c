@@ -4,9 +4,9 @@
  * Book: chapter 15.  Checked by: tests/15_scan/checks.c and its mutants.
  * Next: ref/15_rank.c.
  *
- * A tile has C tokens. Forward needs memory for C maps and C states, for any T.
- * Backward needs memory for C maps, 2 C states, one state per tile and one row per
- * token. */
+ * A tile has C tokens. Besides arrays per segment, forward needs memory for C maps and
+ * C states, for any T. Backward needs memory for C maps, 2 C states, one state per tile
+ * and one row per token. */
 #include "15_scan.h"
 
 #include <string.h>

@@ -4,8 +4,8 @@
  *
  * A tile's tokens are the leaves of a tree. If the number of tokens is not a power of
  * two, a level's last block (subtree) may be shorter. A block's map is stored at the
- * block's last leaf. The down pass computes states instead of prefix maps, because all
- * prefix maps of a tile would be applied to the same state. */
+ * block's last leaf. Blelloch's down pass computes prefix maps. Here a tile has only
+ * one initial state, so the down pass computes states, which costs less. */
 #include "15_scan.h"
 
 /* Computes the map [B | A] of a token, with B = beta k v^T and

@@ -1,6 +1,6 @@
 /* 16_diagonal.c -- maps with a diagonal M. Ranks send only the diagonal of M.
  *
- * Book: chapter 16.  Checked by: tests/16_family/wire.c and the judge's mutants.
+ * Book: chapter 16.  Checked by: tests/16_family/wire.c, compose_mutants.c.
  * Next: ref/16_family.c.
  *
  * A map is [h | d] [HV,K,V+1], with M = diag(d). A diagonal M equals M^T, so both

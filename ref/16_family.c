@@ -4,7 +4,7 @@
  * Next: the book's recipe for a new model.
  *
  * This file computes the model's form (w, u, kg, qg and Aqk of all chunks) and passes
- * it to stages 04, 05, 07, 09, 11 and 12. KDA is a special case of DPLR and GDN-2. */
+ * it to stages 04, 05, 07, 09, 11 and 12. KDA is a case of DPLR and of GDN-2. */
 #include "16_family.h"
 #include "moves.h"
 
@@ -69,8 +69,8 @@ static int carry(struct family_rank *x, int backward, double *states)
 }
 
 /* Computes the segments' initial states by the exchange. If h_kept is not NULL, forward
- * saves these states in h_kept, and backward reads h_kept instead of running the
- * exchange. */
+ * saves these states, or only the first (as in chapter 08), in h_kept, and backward
+ * reads h_kept instead of running the exchange. */
 static int enter(struct family_rank *x)
 {
     const struct kcp_family *a = x->a;

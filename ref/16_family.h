@@ -22,7 +22,7 @@ struct family_token {
 };
 
 //> chunk-structs
-/* A tensor x and its gradient d, one row per token: row i starts at x + i * step. */
+/* Rows of a tensor x and of its gradient d: row i starts at x + i * step. */
 struct family_rows { const double *x; double *d; int64_t step; };
 static inline const double *row(struct family_rows y, int i)
 {
@@ -82,15 +82,15 @@ double family_score(const struct family_chunk *x, struct family_rows y, int i, i
                     struct family_rows z, int j);
 void family_score_back(const struct family_chunk *x, double dA, struct family_rows y,
                        int i, int e, struct family_rows z, int j);
-/* family_gated computes gated [K] = exp2(G_e) y_i, where e >= -1. Given d, the gradient
- * of `gated`, family_gated_back adds to the gradients of y_i and G_e. */
+/* family_gated computes gated [K] = exp2(G_e) y_i, e >= -1, with G_{-1} = 0. Given d,
+ * the gradient of `gated`, family_gated_back adds to the gradients of y_i and G_e. */
 void family_gated(const struct family_chunk *x, struct family_rows y, int i, int e,
                   double *gated);
 void family_gated_back(const struct family_chunk *x, const double *d,
                        struct family_rows y, int i, int e);
 /* A token has `rows` rows of the form. Its row r adds k v^T to the state. The query
- * reads the state in the token's last row. family_write computes kg of row r, and Aqk
- * of column r, of each token. family_read computes qg. *_back are the adjoints. */
+ * reads the state in the token's last row. For every token, family_write computes row r
+ * of kg and column r of Aqk. family_read computes qg. *_back are the adjoints. */
 void family_write(const struct family_chunk *x, struct family_rows k, int r);
 void family_write_back(const struct family_chunk *x, struct family_rows k, int r);
 void family_read(const struct family_chunk *x);

@@ -77,7 +77,7 @@ static void system_of(const struct family_chunk *x)
     }
 }
 
-/* (I + L) u = omega v        (I + L) w = exp2(G) b k        M_c = Λ - kg^T w */
+/* (I + L) u = omega v        (I + L) w = exp2(G) b k        chunk's M = Λ - kg^T w */
 static void form(const struct family_chunk *x)
 {
     const double (*L)[x->c] = x->L;

@@ -86,9 +86,8 @@ void family_clear(const struct kcp_family *a)
     zero(a->domega, value);
 }
 
-/* Computes all sequences on one rank; plan->R must be 1. Forward computes o and ht.
- * Backward computes all gradients from do_ and dht. An empty sequence has ht = h0 and
- * dh0 = dht. */
+/* Computes all sequences on one rank (plan->R must be 1): o and ht, or in backward all
+ * gradients. An empty sequence has ht = h0 and dh0 = dht. */
 int kcp_family_walk(const struct family_model *m, const struct kcp_family *a)
 {
     if (a->plan->R != 1)

@@ -40,7 +40,7 @@ static void two_b(struct fragment_b *b, const double (*r)[8])
         }
 }
 
-/* Adds A B to two tiles at `to`. A is in the two tiles `d`. B is in the registers r. */
+/* Adds the product A B to two tiles at `to`. A is in the tiles d, B in registers r. */
 static void multiply(struct fragment_d *to, const struct fragment_d *d,
                      const double (*r)[8])
 {
@@ -54,8 +54,8 @@ static void multiply(struct fragment_d *to, const struct fragment_d *d,
 }
 
 //> rung
-/* times_w() computes y^T = S^T w^T. add_kg() computes S^T += x^T kg, with x stored in
- * m->y. Each adds its reads of shared memory to *times: 4 or more per ldmatrix. */
+/* times_w() computes y^T = S^T w^T. add_kg() computes S^T += v_new^T kg, with v_new
+ * in m->y. Each adds its reads of shared memory to *times: 4 or more per ldmatrix. */
 static void times_w(struct warp *m, int K, int64_t *times)
 {
     memset(m->y, 0, sizeof m->y);
@@ -84,7 +84,7 @@ static void add_kg(struct warp *m, int K, int64_t *times)
 }
 //< rung
 
-/* Computes x = u - y, v_new = x, and S [i,v] <- decay_i S [i,v]. In a tile of D,
+/* Computes y <- u - y, v_new = y, and S [i,v] <- decay_i S [i,v]. In a tile of D,
  * register x of lane l is in row l / 4 + 8 * (x / 2) and column 2 * (l % 4) + x % 2. */
 static void between(const struct kcp_ladder *a, struct warp *m, struct block_tokens z,
                     int n, int v0, const double *decay)
@@ -104,8 +104,8 @@ static void between(const struct kcp_ladder *a, struct warp *m, struct block_tok
         }
 }
 
-/* Computes all chunks of segment s. If a->work is one int64_t, adds to it the number of
- * times that ldmatrix instructions read shared memory. */
+/* Computes all chunks of segment s. If a->work points to one int64_t, adds to it the
+ * number of times that ldmatrix instructions read shared memory. */
 static void chunks(const struct kcp_ladder *a, void *m_, double *S, int wide, int s,
                    int n, int v0)
 {

@@ -138,7 +138,7 @@ void block_arrive_expect(struct block_barrier *b, int64_t bytes)
     end_phase(b);
 }
 
-/* Phase `phase` is complete if the current phase's number has the other parity. */
+/* Phase `phase` is complete if its parity differs from that of the current phase. */
 int block_passed(const struct block_barrier *b, int phase)
 {
     return (b->phase & 1) != (phase & 1);

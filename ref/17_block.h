@@ -3,8 +3,8 @@
  * Book: chapter 17.  Checked by: tests/17_ladder/checks.c.  Next: 17_block.c.
  *
  * As in 17_warp.h, numbers are double, but have the positions of bf16 numbers. When a
- * copy is issued, its destination is filled with NaN. The numbers arrive when a wait
- * completes the copy. Code that reads or refills a buffer too early gets NaN. */
+ * copy is issued, its destination is filled with NaN. The numbers arrive later, when
+ * block_carry_out runs. Code that reads or refills a buffer too early gets NaN. */
 #ifndef KCP_17_BLOCK_H
 #define KCP_17_BLOCK_H
 
@@ -81,7 +81,7 @@ void block_carry_out(struct block_copies *q, int which);
 
 /* Runs roles 0 .. roles - 1 over chunks 0 .. chunks - 1, interleaved with the copy
  * engine. step(m, role, i) returns 1 if `role` has finished chunk i, or 0 if `role`
- * must wait. Returns KCP_BAD if all roles wait and no copy is in flight. */
+ * must wait. Returns KCP_BAD if roles > 8, or if all wait and no copy is in flight. */
 int block_run(int step(void *m, int role, int i), void *m, int roles, int chunks,
               struct block_copies *q);
 
