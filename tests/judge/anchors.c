@@ -3,10 +3,10 @@
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_cases.c.
  * Next: case_text.c, which parses the words of the table.
  *
- * Random cases combine properties only by chance. The anchors include cases of every
- * form and model with states that do not decay over four or more ranks; of each
- * tensor-core size with several chunks, several heads and initial states; with nearly
- * equal (alike) keys, alternating gates or rows of zeros; without optional inputs. */
+ * Random cases combine properties only by chance. The anchors include every form and
+ * model on four or more ranks with a state that hardly decays, and each tensor-core
+ * size with several chunks, several heads and initial states. Other anchors have nearly
+ * equal (alike) keys, alternating gates or rows of zeros, or omit optional inputs. */
 #include "judge.h"
 
 #include <stdlib.h>

@@ -6,7 +6,7 @@
  * An axis is a property of a case that can expose an error: lengths, number of ranks,
  * form (exchange algorithm). The short list contains every value of every axis, and all
  * pairs of a few axes, e.g. of ranks and form. The full list contains all pairs of all
- * axes. Drawing ends when 60 random cases add no value or pair. */
+ * axes. Drawing ends when 60 random cases add no new value or pair. */
 #include "judge.h"
 #include <stdlib.h>
 #include <string.h>
@@ -24,8 +24,8 @@ static const int sizes[][2] = { { 16, 16 }, { 5, 7 }, { 32, 16 }, { 16, 48 }, { 
 /* Sizes that tensor-core kernels support. */
 static const int wide_sizes[][2] = { { 64, 64 }, { 128, 128 }, { 64, 128 },
                                      { 128, 64 } };
-/* Sizes K, V of tall cases, for v1 kernels and kernels for any size up to 256. Tall
- * case i has tall_sizes[i], tall_lens[i], HV > H, and value i of every other axis. */
+/* K and V of cases_tall, for kernels named v1* or with "up to 256" in their record.
+ * Case i has tall_sizes[i], tall_lens[i], HV > H, and value i of every other axis. */
 static const int tall_sizes[][2] = { { 192, 16 }, { 144, 256 }, { 48, 208 },
                                      { 256, 240 } };
 static const int tall_lens[] = { 0, 2, 9, 1 };

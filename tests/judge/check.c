@@ -44,8 +44,9 @@ static enum tolerance row_of(const struct slice *s, int is_M)
 
 /* Returns the limit for alike (nearly equal) keys, which make I + L ill-conditioned. If
  * keys are equal, rounding the inputs to bf16 changes dv, da (DPLR), domega (GDN-2) and
- * dbeta_base (chapter 15) by 1e-2. So these limits rise at cosines over 0.9. The limit
- * of DPLR's db rises at 0.9: v2_tiles has an error of 1.4e-2, rounding one of 2e-3. */
+ * dbeta_base (chapter 15) by 1e-2, so their limits rise at cosines over 0.9. The limit
+ * of DPLR's db rises at 0.9 already: there rounding changes db by only 2e-3, but kernel
+ * v2_tiles has an error of 1.4e-2. */
 static double alike_limit(const struct slice *s, double limit, int twice)
 {
     const char *f = s->field->name;
@@ -58,9 +59,9 @@ static double alike_limit(const struct slice *s, double limit, int twice)
     return limit;
 }
 
-/* Returns the limit of the error. If beta may reach 2, the bf16 limit doubles. If beta
- * may reach 2 and keys are alike, the fp32 limit is four times as large, because
- * entries of L (chapter 03), sums of K products, are rounded. */
+/* Returns the limit of the error. If beta may reach 2, the bf16 limit doubles, and with
+ * alike keys the fp32 limit is four times as large: each entry of L (chapter 03) is a
+ * rounded sum of K products, and alike keys make I + L ill-conditioned. */
 double tolerance(const struct slice *s, int is_M)
 {
     const enum kcp_storage as = s->judged;
@@ -105,7 +106,7 @@ static struct view view_of(const struct slice *s, int part)
     return w;
 }
 
-/* Returns 1 if element i is in a map column (one of V+K) that view w selects. */
+/* Returns 0 if element i is in a column of a map that view w does not select. */
 static int inside(const struct slice *s, const struct view *w, int64_t i)
 {
     if (s->field->store != KCP_MAP) return 1;
@@ -219,11 +220,11 @@ static double by_chance(int64_t n)
 }
 
 /* Returns the largest factor by which a limit may rise. In bf16 the factor is 4, but
- * 16 / tokens for a batch of one to three tokens. The output of one token is a dot
- * product q k times row v, and the terms of q k may cancel: on an H200, three of
- * seventeen seeds needed a factor of 5. In fp32 the factor is 40, and 40 times the fp32
- * limit is at most a twelfth of the bf16 limit for an output, and a fifth for the
- * gradient of a gate. */
+ * 16 / tokens for a batch of one to three tokens. The output of one token is v times
+ * the dot product of q and k, whose terms may cancel: on an H200, three of seventeen
+ * seeds needed a factor of 5. In fp32 the factor is 40, and 40 times the fp32 limit is
+ * at most a twelfth of the bf16 limit for an output, and a fifth for the gradient of a
+ * gate. */
 double limit_rises_by(enum kcp_storage judged, const struct kcp_call *c)
 {
     const double tokens = fmax(1, (double)(c->plan ? c->plan->T : c->T));
@@ -259,7 +260,7 @@ static double by_chance_alone(const struct slice *s, const struct view *v)
     return over_tokens ? 1 + 3 / sqrt(2 * n) : by_chance(v->outer * v->inner);
 }
 
-/* Returns a factor f. A limit is at least f times the change that one more rounding
+/* Returns a factor f. A limit may rise to f times the change that one more rounding
  * causes in the exact result. This rounding changes the inputs and, in a layer, each
  * chapter's outputs. f is 3 times roundings(), because a kernel also rounds
  * intermediate numbers. In chapters 10, 13 and 16, f is 6 times roundings(), because a

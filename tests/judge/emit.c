@@ -5,8 +5,8 @@
  *
  * DIR/cases.txt contains the stage, the storage type and the number of cases.
  * case_007/words.txt contains the case as text for --case. case_007/forward/ contains
- * the inputs, one file per field (do.npy for do_), and case.txt with sizes and options.
- * Another program writes one output file per field to the same directory. By default
+ * the inputs, one file per field (do.npy for do_), case.txt with sizes and options, and
+ * options.txt for kcp-run. Another program adds one output file per field. By default
  * the cases are random cases and anchors (fixed cases), of small and tensor-core sizes,
  * and cases with K != V up to 256. With --small only small random cases are written,
  * with --shapes only cases with the given K and V, with --case only the given cases. */
@@ -221,8 +221,7 @@ int emit_cases(const char *dir, const struct options *o)
     int n = 0;
     struct kcase *list = emit_list(s, o, &n);
     if (!n) {
-        fprintf(stderr, "kcp-check: --shapes: found %s, but no case has these "
-                "sizes%s\n",
+        fprintf(stderr, "kcp-check: --shapes %s: no case has these sizes%s\n",
                 o->shapes ? o->shapes : "none", o->small ? "; omit --small" : "");
         free(list);
         return 2;

@@ -6,7 +6,7 @@
 #define KCP_EMIT_H
 #include "judge.h"
 
-/* Writes the cases to files. Returns the exit status, 2 after an error message. */
+/* Write cases to dir; judge the outputs in dir. Return exit status 2 after an error. */
 int emit_cases(const char *dir, const struct options *o);
 int judge_foreign(const char *dir, const struct options *o, struct kcp_report *rep);
 

@@ -40,9 +40,9 @@ static double rms(const struct tensor *t)
     return t && t->n ? sqrt(s / t->n) : 0;
 }
 
-/* Returns sqrt(2 C / 3), the error of a sum of dg divided by the error of a sum of
- * terms with independent errors. A token's dg is the sum of dG from this token to the
- * chunk's end, so an error of one dG changes the dg of all earlier tokens. */
+/* A token's dg is the sum of dG from this token to the chunk's end, so an error of one
+ * dG changes the dg of all earlier tokens. Therefore the error of a sum of dg is
+ * sqrt(2 C / 3) times as large as with independent errors. Returns this factor. */
 static double correlation(const struct kcp_call *c)
 {
     return sqrt(fmax(1, 2.0 / 3 * fmin(c->C, (double)c->T)));
@@ -87,8 +87,8 @@ static void drop_states(struct tensor_set *b, const struct kcp_stage *s)
                 tensor_drop(b, states[j]);
 }
 
-/* Changes each input by up to half a unit in the last place of its type. For bf16,
- * changes beta like a bf16 input, because kernels round the product of A and beta. */
+/* Applies tensor_disturb to each input. For bf16, tensor_disturb changes beta (fp32)
+ * like a bf16 input, because kernels round A diag(beta) of chapter 03 to bf16. */
 static void round_once_more(struct tensor_set *in, const struct kcase *k,
                             enum kcp_storage judged)
 {

@@ -47,7 +47,7 @@ static double decay(const struct kcase *k, struct stream *s)
     }
 }
 
-/* Returns the raw gate input whose activation is g (the inverse of eq:softplus). */
+/* Returns the raw gate input whose activation is g: inverts the gate of case k. */
 static double raw_gate(const struct kcase *k, double g, double A_log, double dt_bias)
 {
     g = fmax(g, k->call.gate == KCP_GATE_BOUNDED ? k->call.lower_bound : g);

@@ -146,7 +146,7 @@ static _Noreturn void serve(const struct isolated *x, int fd)
         if (process_send(fd, &out, sizeof out)) break;
     }
     ranks_close();
-    _exit(0);              /* skips the leak check, which needs --here */
+    _exit(0);              /* omits LeakSanitizer's check, which needs --here */
 }
 
 int isolated_runs_trials(void) { return runner != NULL; }

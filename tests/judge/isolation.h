@@ -34,7 +34,7 @@ int  isolated_trial(struct trial *t, char *why, size_t n);
  * process. */
 int  isolated_case(struct isolated *x, int index, enum kcp_storage judged,
                    struct verdict *out);
-/* Returns seconds left: 5/3 of --limit minus time-outs. If <= 0, no trial runs. */
+/* Returns 5/3 of --limit, less the seconds of time-outs. If <= 0, no trial runs. */
 double isolated_seconds_left(const struct isolated *x);
 /* Ends the process. Returns 0, or 1 with `why` if its status is not 0. */
 int  isolated_end(struct isolated *x, char *why, size_t n);

@@ -48,10 +48,10 @@ struct kcase {
     int exact_beta;                     /* 1: a third of beta is 0, a third is 1 */
     int null_rows;                      /* 1: a seventh of the rows of q and k are 0 */
     int plain_rows;                     /* 1: row norms are 0.2 to 1.3 unless l2norm */
-    int big;                            /* 1: multiply v and normalised inputs by 1e4 */
+    int big;                            /* 1: v and, with l2norm, q and k times 1e4 */
     int no_states;                      /* pass NULL for optional states */
     int spread;                         /* enum kcp_spread or DEALT */
-    int again;                          /* 1: run twice (first case to reach a path) */
+    int again;                          /* 1: run twice (first case of a kernel path) */
     int with_x0, with_dxt;              /* 1: stage 14 has input x0, dxt */
 };
 extern const char *const regime_name[], *const model_name[], *const storage_name[];
@@ -68,8 +68,7 @@ struct kcase *cases_make(const struct kcp_stage *s, int full, int wide, uint64_t
 enum { FIRST_WIDE = 2 };
 struct kcase *cases_anchors(const struct kcp_stage *s, int wide, uint64_t seed,
                             int ranks, int first, int *n);
-/* Returns four cases with HV > H and different K and V up to 256, for kernels that
- * support any size. */
+/* Returns four cases with HV > H and different K and V up to 256 (tall_sizes). */
 struct kcase *cases_tall(const struct kcp_stage *s, uint64_t seed, int ranks, int *n);
 /* A case's text (case_text.c) is words in any order; omitted words have usual values.
  * case_parse returns 0, or 1 with the wrong word in `why`. cases_parse reads cases
@@ -78,7 +77,7 @@ void case_print(const struct kcase *k, char *buf, size_t n);
 int  case_parse(const char *text, struct kcase *k, char *why, size_t n);
 int  cases_parse(const char *text, struct kcase *k, int max, char *why, size_t n);
 double case_scale(int K);                     /* K^-1/2 */
-/* Returns the plan of a case, or NULL if out of memory. The caller frees the plan. */
+/* Returns the plan of a case (caller frees), or NULL after one line on stderr. */
 struct kcp_plan *case_plan(const struct kcase *k, int R);
 
 /* inputs.c draws the inputs of a case and rounds them to a storage type. pipeline.c
@@ -101,9 +100,9 @@ double tensors_apart(const struct tensor_set *a, const struct tensor_set *b,
  * runs `end`, whose part KCP_LOCAL writes what KCP_REVERSE reads. */
 int  pipeline_chunks(struct tensor_set *b, const struct kcase *k,
                      const struct kcp_stage *end, enum kcp_pass pass);
-/* Changes each number, like one more rounding, by up to half a unit in the last
- * place of its type. Changes beta_raw so that beta changes by up to half a unit: d
- * beta / beta = (1 - sigmoid) d raw. */
+/* Like one more rounding, multiplies each number by a random factor within 1 +- 2^-9
+ * (bf16) or 1 +- 2^-24. Changes logits beta_raw so that beta changes by such a factor:
+ * d beta / beta = (1 - sigmoid) d raw. */
 void tensor_disturb(struct tensor *t, const struct kcase *k, enum kcp_storage storage,
                     uint64_t *seed);
 /* Applies tensor_disturb to all outputs of a stage. */
@@ -303,7 +302,7 @@ void report_fail(struct kcp_report *r, const char *fmt, ...)
 int  report_close(const struct kcp_report *r, int strict);    /* returns exit status */
 
 /* A check of a stage, defined in tests/NN_name and run after the variants. With
- * --device, only checks named gpu_* or `alone` run. Without a GPU a check gpu_* prints
+ * --device, only checks named gpu_* or `alone` run. Without a GPU a gpu_* check prints
  * a line and returns KCP_NA. */
 struct kcp_check { const char *stage, *name, *what; int (*run)(struct kcp_report *); };
 #define KCP_CHECK(ident)                                                              \
