@@ -37,7 +37,7 @@ static void bytes(void)
     say("18.ratio", "%.2f", (double)sizeof kda / sizeof gdn, 1282.0 / 1028);
 }
 
-/* Chapter 19: prints the judge's error limits for bf16. */
+/* Chapter 19: prints the judge's error limits; of ALIKE_* only the limit for bf16. */
 static void tolerances(void)
 {
 #define TOLERANCE(name, f64, f32, bf16)                                                \
@@ -163,7 +163,7 @@ static void backward_bytes(void)
         3 * (B() + BM()) / 1048576);
     say("13.reuse", "%.0f", (ranks - 1.0) * sizeof half / 1048576, 3 * B() / 1048576);
     say("13.params", "%.0f", (ranks - 1.0) * sizeof partial, 3 * 4 * 32 * 129);
-    double whole = 0, parts = 0;  /* averages, if each rank has 1, or 1 / ranks */
+    double whole = 0, parts = 0;  /* averages over ranks: of 1, and of 1 / ranks */
     for (int p = 0; p < ranks * replicas; p++) {
         whole += 1.0 / (ranks * replicas);
         parts += 1.0 / ranks / (ranks * replicas);

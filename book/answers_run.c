@@ -156,7 +156,7 @@ static void forgetting(void)
            100 * sqrt(square));
     printf("@answer/19.nearest %.0f\n", 100 * (1 / truth - 1));
     if (fabs(mean) > 4 * sqrt(square / many) || 1 / truth - 1 < 5 * sqrt(square))
-        fail("19: stochastic rounding is biased or as bad as rounding to nearest");
+        fail("19: stochastic rounding: biased, or error > 1/5 of nearest's");
 }
 
 /* Chapter 19: computes the RMS error of one and of two roundings to bf16. */

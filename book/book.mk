@@ -43,7 +43,7 @@ $(bk)/fonts.css: book/fonts.sh
 	@mkdir -p $(bk)
 	@sh book/fonts.sh $(bk) > $@
 
-# Copies the style sheets into the template. Pandoc reads $$ as one dollar sign.
+# Copies the style sheets into the template. In a pandoc template $$ is one dollar sign.
 $(bk)/page.html: book/page.html book/book.css $(bk)/fonts.css
 	@awk '/css-text/ { while ((getline l < "$(bk)/fonts.css") > 0) print l; \
 	    while ((getline l < "book/book.css") > 0) { gsub(/\$$/, "$$$$", l); print l }; next } 1' $< > $@
@@ -65,8 +65,8 @@ $(bk)/points.bin: private CFLAGS += -include $(bk)/smem_desc.h
 bookprogs := $(patsubst book/%.c,$(bk)/%.bin,$(wildcard book/*.c))
 $(bk)/example.txt: $(bookprogs) book/parts.py $(wildcard bench/results/*.tsv)
 	@for p in $(bookprogs) "python3 -B book/parts.py"; do $$p || exit 1; done > $@.new && mv $@.new $@
-# The tables are written again after a kernel is built, because records are then compared
-# with the kernel. Files made from the tables are made again only if a table has changed.
+# After a kernel is built, tables.py tests again which records measured this version of
+# the kernel. Files made from the tables are made again only if a table has changed.
 $(bk)/results.made: bench/LOG.md $(wildcard bench/results/*.tsv book/data/*.tsv bench/*.py $(cuda_obj)) \
                     book/tables.py $(wildcard ref/core/paths.def) $(bookcode)
 	@mkdir -p $(bk)
@@ -125,7 +125,7 @@ $(bk)/src/index.html: book/source.awk book/book.css $(bookcode)
 	       echo "<li><a href=\"$$f.html\"><code>$${f##*/}</code></a> $$(sed -n '1s/.* -- *//;1s/&/\&amp;/g;1s/</\&lt;/g;1p' $$f)</li>" ;; esac; done; echo '</ul>'; done; \
 	   echo '</main></body></html>'; } > $@
 
-# A function counts as shown only if book.lua included it, after prose about its symbols.
+# A function counts as shown if a chapter includes it; a formula must come before it.
 $(bk)/coverage.txt: $(chapters:%=$(bk)/%.html) book/functions.awk book/kernels.awk
 	@awk -f book/functions.awk $(sort $(wildcard ref/*.c)) /dev/null > $(bk)/functions.tsv
 	@cat $(bk)/*.shown /dev/null | awk -F'\t' 'FILENAME == "-" { shown[$$1 FS $$2] = 1; next } { n++; if (($$1 FS $$2) in shown) m++; else miss = miss "  not shown: " $$1 " " $$2 "\n" } \

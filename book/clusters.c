@@ -14,9 +14,9 @@ static void floors(void)
     const double D = 128, C = 64, copy = 4.25e12, tensor = 790e12;
     const double flop = 6 * D * D + 5 * C * D + C * C / 3, bytes = 5 * D * 2 + 2;
     const double tiles = 6 * D * D + 8 * C * D + 4.0 / 3 * C * C, sm = tensor / 132;
-    printf("== 17-floors\nbytes/th %.0f, operations/th %.0f (in whole tiles %.0f);\n"
-           "a copy of %.2f TB/s, products of %.0f TFLOP/s\n\n", bytes, flop, tiles,
-           copy / 1e12, tensor / 1e12);
+    printf("== 17-floors\nper token and head: %.0f bytes, %.0f operations (in whole "
+           "tiles %.0f);\na copy at %.2f TB/s, products at %.0f TFLOP/s\n\n", bytes,
+           flop, tiles, copy / 1e12, tensor / 1e12);
     printf("@18/chunk %.1f\n@18/chunk_us %.1f\n@18/processor %.0f\n", tiles * C * 1e-6,
            tiles * C / sm * 1e6, sm * 1e-12);
     /* Backward: 2590 bytes and 417792 operations per token and head (kcp-bench). */
@@ -25,7 +25,7 @@ static void floors(void)
            8192 * 96 * fmax(2590 / copy, 417792 / tensor) * 1e3);
     printf("@18/special_us %.1f\n", 5 * C * D / 16 / 1.98e3);           /* 1.98 GHz */
     printf("case                   token-heads   by bytes, ms   by operations, ms   "
-           "links in series\n");
+           "steps in series\n");
     for (int i = 0; i < 2; i++) {
         const double th = at[i].tokens * at[i].heads;
         printf("%-20s %13.0f %14.3f %19.3f %17.0f\n", at[i].name, th,
@@ -101,7 +101,7 @@ int main(void)
     floors();
     printf(
         "== 19-forms\n%.0f heads, K = V = %.0f, single precision: %.0f MiB of "
-        "states and as much of\nmatrices; applying a map takes %.1f us and composing "
+        "states, as many MiB\nof matrices; applying a map takes %.1f us and composing "
         "two %.1f us at %.0f TFLOP/s\n\n",
         HV, K, B() / 1048576, t_MS(), t_MM(), rate / 1e6);
     forms("inside a node", inside);

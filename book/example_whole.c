@@ -62,7 +62,7 @@ static const struct { const char *name; enum kcp_save save; } modes[] = {
     { "light", KCP_SAVE_LIGHT }, { "recompute", KCP_RECOMPUTE },
     { "save all", KCP_SAVE_ALL } };
 
-/* Returns the bytes saved for backward per token and head, in bf16 or in float. */
+/* Returns the bytes of a saved block per token and value head; activations are bf16. */
 static double bytes_kept(struct kcp_call c, int64_t tokens, int format)
 {
     const int64_t cu_seqlens[] = { 0, tokens };
@@ -82,8 +82,8 @@ static void mode_bytes(void)
         { KCP_GDN, 32768, 16, 32 } };
     printf("== 12-modes\nbytes of the saved block per token and value head, one rank, "
            "one sequence, K = V = 128,\nin bf16, with the header\n\n"
-           "                                  by tokens: format 1"
-           "          by chunks: format 2\n"
+           "                                  format 1, by tokens"
+           "          format 2, by chunks\n"
            "                                light recompute save all"
            "    light recompute save all\n");
     for (int i = 0; i < 4; i++) {

@@ -143,7 +143,7 @@ static void retreat(const struct chunk *c, state dS, double y[C][V])
     }
 }
 
-/* Adds those gradients of token i that pass through the chunk's first or last state. */
+/* Token i: sets dv, adds the gradients through the chunk's first and last states. */
 static void through_states(const struct chunk *c, int i, state dS, double y[C][V],
                            double dG[C][K], struct outputs *d)
 {

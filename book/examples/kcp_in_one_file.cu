@@ -77,9 +77,9 @@ struct rank {
     value *v, *dO, *o, *u, *v_new, *y, *dv;
     scalar *beta, *dbeta;
     row *kk, *qk, *A;
-    state *h, *dS;             /* state at a chunk's start; its gradient at the end */
+    state *h, *dS;           /* state at chunk's start; gradient of state at its end */
     map *mine, *all;                /* all: [R] */
-    state *in, *back, *message;     /* received state; received gradient; to send */
+    state *in, *back, *message;     /* received state, received gradient, send buffer */
 };
 
 static __device__ int chunk_end(const rank &me, int c)

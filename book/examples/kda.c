@@ -3,9 +3,9 @@
  *
  * Book: chapter 08.  Checked by: tests/cli/examples.sh.  Next: ../../ref/layer.h.
  *
- *   make examples; build/kda 3                   three threads, the references
- *   build/kda 1 bf16                             a GPU; build/kda 4 bf16: four, NCCL
- *   mpirun -n 3 build/kda                        three processes; build/gdn: GDN
+ *   make examples; build/kda 3      three threads run the references
+ *   build/kda 1 bf16                one GPU (build/kda 4 bf16: four GPUs and NCCL)
+ *   mpirun -n 3 build/kda           three processes (build/gdn runs GDN)
  */
 #include "place.h"
 

@@ -195,8 +195,8 @@ static double digest(const struct place *p, const void *from, int64_t first, int
     return sum;
 }
 
-/* ---- ranks: processes of a launcher, or threads. With NCCL and enough GPUs, each
- * rank has a separate GPU. Otherwise the ranks share one GPU. */
+/* ---- ranks: processes or threads. On GPUs, each process has a separate GPU; so has
+ * each thread if NCCL and enough GPUs are found, else the threads share one GPU. */
 #ifdef KCP_WITH_CUDA
 static int place_wire(void *to, const void *from, size_t n, struct CUstream_st *stream)
 {

@@ -334,9 +334,9 @@ def straddle():
     rect(370, 60, 16, 16, full)
     text(396, 73, "straddle t: added once")
     box(370, 96, 16, 16, "d")
-    text(396, 109, "both tokens from t on: added and subtracted")
+    text(396, 109, "i, j \u2265 t: added and subtracted")
     box(370, 132, 16, 16, "line")
-    text(396, 145, "both before t: not in the sum")
+    text(396, 145, "i, j &lt; t: not in the sum")
 
 
 # ---- 18
@@ -466,7 +466,7 @@ def parts():
         total = rows[len(names)] if rows[len(names):] else map(sum, zip(*rows))
         bars(y, whole, value("18/floor_" + floor), *total)
         y += 44
-    soft(172, 474, "thin: floor of the pass; inner: time of own bytes; outer: measured")
+    soft(172, 474, "bars, from thin to thick: floor of the pass, own bytes, measured")
 
 
 # Draws which warps work on which chunk or step. Lengths are not to scale.

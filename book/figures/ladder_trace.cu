@@ -131,7 +131,7 @@ int main(void)
     if (cudaMemcpyFromSymbol(t.data(), at, sizeof at)) return 1;
     cudaDeviceProp gpu;
     cudaGetDeviceProperties(&gpu, 0);
-    printf("# %s, %d heads, %d chunks of one head: cycles, chunks %d to %d\n", gpu.name,
+    printf("# %s, %d heads, %d chunks per head: cycles of chunks %d to %d\n", gpu.name,
            heads, chunks, from, from + shown - 1);
     printf("chunk\tannounced\tfull\twait0\tstart0\tdone0\trest0\tempty0");
     printf("\twait1\tstart1\tdone1\trest1\tempty1\n");

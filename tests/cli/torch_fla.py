@@ -100,7 +100,7 @@ def one(path):
     for why, more in (("", {}), ("", dict(use_graph=False)), ("use_graph", dict(
             use_graph=True)), ("sparsity", dict(sparsity=3)), ("k is no", dict(k=None)),
             ("none of bfloat16", dict(q=q.double())), ("no tokens", dict(v=v[:, :, :1])),
-            ("states of chunks", dict(return_intermediate_states=True)),
+            ("intermediate", dict(return_intermediate_states=True)),
             ("chunk_size 16", dict(chunk_size=16)), ("without sigmoid", dict(
                 allow_neg_eigval=True)), ("initial_state", dict(initial_state=h0.half())),
             ("lower_bound -7", dict(safe_gate=True, use_gate_in_kernel=True,

@@ -40,9 +40,9 @@ def chunk(q, k, v, g, beta, scale, S):
 
 
 def scan(case, begin, end, carry):
-    """Computes tokens `begin` to `end` - 1 of the batch. Returns o, ht (final states
-    of the sequences that end in this range) and the state for the next rank. `carry` is
-    the state received for a sequence that began on an earlier rank."""
+    """Computes tokens `begin` to `end` - 1 of the batch. Returns o and ht (final states
+    of the sequences that end in this range). `carry` is the state received for a
+    sequence that began on an earlier rank; the state for the next rank replaces it."""
     q, k, g, beta = ready(case)
     o, ht = np.zeros(case.v.shape), np.zeros((case.N, case.HV, case.K, case.V))
     h0 = np.zeros(ht.shape) if case.h0 is None else case.h0
@@ -72,7 +72,7 @@ def run(case):
 
 
 def run_ranks(case):
-    """Computes this rank's tokens; receives the state from the previous rank."""
+    """Computes this rank's tokens; receives and sends the state of a cut sequence."""
     import torch
     import torch.distributed as dist
     begin, end = case.cuts[case.rank:case.rank + 2]

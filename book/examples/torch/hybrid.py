@@ -41,7 +41,7 @@ class Gather(torch.autograd.Function):
 
 
 def attend(q, k, v, mask):
-    """Softmax attention on [B, H, T, K]. PyTorch 1.13 has no function for this."""
+    """Softmax attention on [B, H, T, K]. The last two lines are for PyTorch 1.13."""
     if hasattr(F, "scaled_dot_product_attention"):
         return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
     scores = q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5

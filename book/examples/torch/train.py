@@ -9,8 +9,8 @@ Book: chapters 08, 13, 14.  Checked by: tests/cli/torch.sh.  Next: none; copy it
   torchrun --nproc_per_node=4 train.py --text README.md --cp 2       2 replicas of 2
 
 A batch is several packed sequences. R ranks form R/cp replicas of cp ranks. Replica d
-takes sequences d, d + R/cp, ..., and each of its ranks has a part of these tokens. Each
-rank computes a part of every gradient; DistributedDataParallel averages the parts.
+takes sequences d, d + R/cp, ...; each of its ranks computes the gradients of a part of
+the tokens. DistributedDataParallel averages gradients, so main multiplies losses by R.
 """
 import argparse
 import os
@@ -108,8 +108,8 @@ def main(kind, description):
     if cp < 1 or R % cp:
         p.error(f"--cp: found {cp}, expected a divisor of {R}, the ranks")
     if len(o.lengths) % (R // cp) or min(o.lengths) < 1:
-        p.error(f"--lengths: found {o.lengths}, expected lengths of 1 or more, as many"
-                f" for each of {R // cp} replicas")
+        p.error(f"--lengths: found {o.lengths}, expected lengths of 1 or more, and a"
+                f" multiple of {R // cp} (replicas) of them")
     if o.steps < 0:
         p.error(f"--steps: found {o.steps}, expected 0 or more")
     if cuda and not torch.cuda.is_available():

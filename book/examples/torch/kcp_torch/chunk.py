@@ -2,9 +2,9 @@
 
 Book: chapters 08, 13.  Checked by: tests/cli/torch.sh.  Next: conv.py.
 
-All ranks have a copy of A_log, dt_bias and the initial state. By default each rank gets
-the gradient from its own tokens only, and DistributedDataParallel or an all_reduce must
-add the parts. With reduce_gradients=True every rank gets the sum for A_log and dt_bias.
+Each rank has a copy of A_log, dt_bias and the initial state. A rank's gradients of them
+come from its own tokens only, so an all_reduce or DistributedDataParallel must combine
+them. With reduce_gradients=True every rank gets the sums for A_log and dt_bias.
 """
 import math
 from typing import Any, Optional, Tuple
@@ -207,7 +207,7 @@ def checked(options, q, k, v, g, beta, A_log, dt_bias, h0, N):
     if not isinstance(o.chunk_size, int) or not 0 < o.chunk_size < 2 ** 31:
         raise ValueError(f"chunk_size: found {o.chunk_size!r}, expected a whole number,"
                          " 1 or more, less than 2^31")
-    for name in "scale", "lower_bound":      # a prepared call keeps the value
+    for name in "scale", "lower_bound":      # cached: a change would be missed
         if isinstance(getattr(o, name), torch.Tensor):
             raise ValueError(f"{name}: found a tensor, expected a number, as its"
                              " item()")
@@ -324,8 +324,7 @@ def _traced(all_, final, q, k, v, g, beta, A_log, dt_bias, h0, cu_seqlens,
 
 def _turned(state_v_first, transpose_state_layout, more):
     if more:
-        raise TypeError(f"{sorted(more)[0]}: found an argument of this name, expected"
-                        " those of FLA's function")
+        raise TypeError(f"{sorted(more)[0]}: unknown argument")
     return bool(state_v_first or transpose_state_layout)
 
 
@@ -355,7 +354,7 @@ def chunk_kda(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor,
     - `g` [B, T, HV, K]: the natural logarithm of the decay, at most 0. With
       `use_gate_in_kernel` the logarithm is computed from g: `-exp(A_log) softplus(g +
       dt_bias)`, or with `lower_bound` (below 0) `lower_bound sigmoid(exp(A_log) (g +
-      dt_bias))`. `A_log` has HV numbers, `dt_bias` has HV K. `safe_gate` with
+      dt_bias))`. `A_log` has HV numbers, `dt_bias` HV times K. `safe_gate` with
       `use_gate_in_kernel` needs `lower_bound`.
     - `beta` [B, T, HV]: the step, 0 to 1. With `use_beta_sigmoid_in_kernel` beta is the
       sigmoid of this tensor; `allow_neg_eigval` doubles the sigmoid.
@@ -368,8 +367,8 @@ def chunk_kda(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor,
     - `cp_context`: from `build_cp_context`; the tensors then have only this rank's
       tokens. `form`: how ranks exchange states: `all_gather`, `chain`, `pipeline` or
       `scan`.
-    - `save`: what forward keeps for backward: `recompute` (least memory), `light` or
-      `all`. `None` means `all` if `disable_recompute` is true, else `recompute`.
+    - `save`: what forward keeps for backward: `light` (least), `recompute` or
+      `all` (most). `None` means `all` if `disable_recompute` is true, else `recompute`.
     - `reduce_gradients`: every rank gets the gradients of `A_log` and `dt_bias` summed
       over ranks. `round_gates`: rounds g and beta of a wider type to bfloat16 if
       q is bfloat16.
@@ -392,7 +391,7 @@ def chunk_kda(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor,
     """
     if return_intermediate_states:
         raise NotImplementedError("return_intermediate_states: found True, expected"
-                                  " False: the states of chunks are not handed out")
+                                  " False: chunk states are not returned")
     if safe_gate and use_gate_in_kernel and lower_bound is None:
         raise ValueError("lower_bound: found None, expected a number with safe_gate")
     return _layer(("KCP_KDA", scale, use_qk_l2norm_in_kernel, use_gate_in_kernel,
@@ -420,8 +419,8 @@ def chunk_gated_delta_rule(
     """Gated DeltaNet: `chunk_kda` with one gate per head.
 
     - `g` [B, T, HV]: as in `chunk_kda`; `dt_bias` has HV numbers. There is no
-      `lower_bound`. The forward in one kernel needs a `lower_bound` of at least -5, so
-      that kernel is not used.
+      `lower_bound`, so the one-kernel forward, which needs a `lower_bound` of at least
+      -5, is never used.
     - `chunk_indices`: not read; accepted because FLA has this argument.
 
     All other arguments, the results and the errors are as in `chunk_kda`.

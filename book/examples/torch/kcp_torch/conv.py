@@ -24,8 +24,8 @@ def call_of(spec, which, store, **arrays):
 
 class Oldest:
     """Copies column 0 of FLA's states [N,D,W]. The output needs no column 0, so the
-    library's states [N,W-1,D] lack this column. Column 0 is the W-th row from the end
-    of a sequence; if the sequence is shorter, a column of the initial state. With
+    library's states [N,W-1,D] lack it. Column 0 of a final state is row end - W of x;
+    if the sequence is shorter than W, a column of the initial state replaces it. With
     cp_context column 0 is 0, because that row may be on another rank."""
 
     def __init__(self, cu, W, device):
@@ -157,14 +157,15 @@ def causal_conv1d(x: Tensor, weight: Tensor, bias: Optional[Tensor] = None,
     - `x` and `residual` [B, T, D], `weight` [D, W] or [D, 1, W], `bias` [D]: types as
       in `chunk_kda`, on one device. `activation`: None, `silu` or `swish`.
     - `initial_state` [N, D, W]: the W rows before each sequence, of which the output
-      needs the last W - 1. With `cp_context` column 0 is 0.
+      needs the last W - 1.
     - `cu_seqlens`, `cu_seqlens_cpu`, `cp_context`: as for `chunk_kda`.
     - `reduce_gradients`: every rank gets the gradients of `weight` and `bias` summed
       over ranks.
     - `backend`, `chunk_indices`: not read; accepted because FLA has these arguments.
 
     Returns `y` [B, T, D] in the type of x and, with `output_final_state`, the final
-    states [N, D, W], else None. The errors are as in `chunk_kda`.
+    states [N, D, W] (column 0 is 0 with `cp_context`), else None. The errors are as in
+    `chunk_kda`.
 
     >>> x = torch.tensor([[[1.], [2.], [3.]]])
     >>> y, last = causal_conv1d(x, torch.tensor([[10., 1.]]), output_final_state=True)
@@ -172,8 +173,7 @@ def causal_conv1d(x: Tensor, weight: Tensor, bias: Optional[Tensor] = None,
     (tensor([ 1., 12., 23.]), tensor([[[2., 3.]]]))
     """
     if more:
-        raise TypeError(f"{sorted(more)[0]}: found an argument of this name, expected"
-                        " those of FLA's function")
+        raise TypeError(f"{sorted(more)[0]}: unknown argument")
     if backend is not None and not isinstance(backend, str):
         raise ValueError(f"backend: found {type(backend).__name__}, expected FLA's"
                          " word, which is not read")
@@ -277,8 +277,8 @@ class ShortConvolution(torch.nn.Conv1d):
         if mask is not None:
             if any(n in more for n in ("cp_context", "cu_seqlens_cpu")) or \
                     cu_seqlens is not None:
-                raise ValueError("mask: found one beside packed sequences, expected"
-                                 " None: these have no padding")
+                raise ValueError("mask: found a mask with packed sequences, expected"
+                                 " None: packed sequences have no padding")
             x = x * mask.unsqueeze(-1).to(x.dtype)
         step = cache is not None and x.shape[0] * x.shape[1] == cache.shape[0] and \
             "cp_context" not in more and not torch.is_grad_enabled()

@@ -43,12 +43,12 @@ def storage(name, x, gates=(), rounded=False):
         wide = [n for n, t in gates if t not in (torch.bfloat16, torch.float16)]
         if not wide or rounded:
             return "KCP_BF16", torch.bfloat16, torch.float32
-        said_once(f"kcp_torch: {' and '.join(wide)} came wider than the bfloat16 {name}"
-                  ": the float32 kernels are used, which are slower; round_gates=True"
-                  " or bfloat16 gates take the bfloat16 kernels")
+        said_once(f"kcp_torch: {name} is bfloat16, but not {' and '.join(wide)}: the"
+                  " slower float32 kernels run; bfloat16 gates or round_gates=True"
+                  " select the bfloat16 kernels")
     if x.dtype == torch.float16:
-        said_once("kcp_torch: float16 has no kernels of its own, float32's are used,"
-                  " which are slower")
+        said_once("kcp_torch: there are no float16 kernels, so the slower float32"
+                  " kernels run")
     return "KCP_F32", torch.float32, torch.float32
 
 
@@ -75,8 +75,8 @@ def in_memory(**tensors):
     """Rejects tensors without memory of their own, such as a DTensor."""
     for name, x in tensors.items():
         if x is not None and x.numel() and not x.data_ptr():
-            raise ValueError(f"{name}: found {type(x).__name__} without memory of its"
-                             " own, expected a plain tensor, as a DTensor's to_local()")
+            raise ValueError(f"{name}: found {type(x).__name__} without memory,"
+                             " expected a plain tensor, e.g. a DTensor's to_local()")
 
 
 def split_of(B, T, cu_seqlens, cu_seqlens_cpu, cp_context, names):
@@ -84,7 +84,7 @@ def split_of(B, T, cu_seqlens, cu_seqlens_cpu, cp_context, names):
     if cp_context is not None:
         if not isinstance(cp_context, groups.CPContext):
             raise ValueError(f"cp_context: found {type(cp_context).__name__}, expected"
-                             " what kcp_torch.build_cp_context made")
+                             " a result of kcp_torch.build_cp_context")
         if B != 1:
             raise ValueError(f"{names}: found a batch of {B}, expected 1 with"
                              " cp_context: pack the sequences")
@@ -142,9 +142,8 @@ _forward_mode = torch.autograd.forward_ad
 
 def refuse_transforms():
     if _transforms() or _forward_mode._current_level >= 0:
-        raise NotImplementedError("kcp_torch: found a transform of torch.func or"
-                                  " forward-mode derivatives, expected backward alone:"
-                                  " there is no rule for them")
+        raise NotImplementedError("kcp_torch: found a transform of torch.func or a"
+                                  " forward-mode derivative, expected only backward")
 
 
 def shortest(function):
@@ -179,9 +178,8 @@ class FirstOnly(torch.autograd.Function):
 
 def anchor(inputs, arrays):
     """Returns a tensor that depends on every input outside `arrays`, or None if there
-    is no such input. first_only needs this tensor. If `arrays` has a cast copy of an
-    input, the input itself is not in `arrays`, and autograd does not connect the copy
-    to the input."""
+    is no such input. first_only needs this tensor, because `arrays` may have a cast
+    copy of an input, and autograd does not connect the copy to the input."""
     kept = set(map(id, arrays))
     lost = [x for x in inputs
             if x is not None and x.requires_grad and id(x) not in kept]
@@ -257,9 +255,9 @@ class Prepared:
         put("kcp_call", view, **dict(options))
         lib.kcp_layer_call(self.layer.at, view, self.plan.at,
                            C.c_void_p(comm.address if comm else None))
-        if local and pass_ != "forward":      # sums of gradients: this rank's tokens
+        if local and pass_ != "forward":      # sums gradients over this rank's tokens
             put("kcp_call", view, part=value("KCP_SUM_LOCAL"))
-        # The sizes depend only on which addresses are NULL, so 64 replaces all others.
+        # The sizes depend only on which addresses are NULL, so 64 replaces a real one.
         for n in names:
             C.c_void_p.from_buffer(args, at[n]).value = 64
         self.saved_bytes = 0
@@ -297,16 +295,16 @@ class Prepared:
         self.event = self.kept = self.work = self.block = None
 
     def grid(self):
-        """Writes the addresses of the plan's grid (arrays cu, cn, sc) into the struct
-        `blank`. Copies the grid to the GPU; other streams wait for this copy."""
+        """Writes the addresses of the plan's grid (arrays cu, cn, sc) into the
+        list `blank`. Copies the grid to the GPU; other streams wait for this copy."""
         capturing = self.gpu and torch.cuda.is_current_stream_capturing()
         if self.work is None:                 # not in __init__, which may be traced
             self.work = maker((self.work_bytes,), torch.uint8, self.device)
             self.block = maker((self.saved_bytes,), torch.uint8, self.device)
         if self.kept is None:
             if capturing:
-                raise RuntimeError("kcp_torch: found sizes that are new while a graph"
-                                   " captures, expected a call with them before")
+                raise RuntimeError("kcp_torch: found new sizes during a graph capture,"
+                                   " expected the sizes of an earlier call")
             kept = {}
             for name, x in self.plan.grid.items():
                 x = torch.tensor(x, dtype=torch.int32)
@@ -326,8 +324,8 @@ class Prepared:
             torch.cuda.current_stream(self.device).wait_event(self.event)
 
     def __call__(self, places, keep=False, saved=None):
-        """Runs the pass. `places` has the address of each array in `names`, or 0. The
-        data saved for backward is returned: new if `keep` is true, else `saved`."""
+        """Runs the pass. `places` has each array's address, or 0 if it is empty. The
+        data saved for backward is returned: new if `keep`, else `saved`."""
         gpu = self.gpu
         if gpu and self.index != current_gpu():
             with torch.cuda.device(self.device):

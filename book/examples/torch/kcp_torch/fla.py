@@ -49,7 +49,7 @@ TYPES = torch.bfloat16, torch.float16, torch.float32
 
 @functools.lru_cache(None)
 def _said(words):
-    warnings.warn(f"kcp_torch.fla: {words}: FLA's own kernels are used", stacklevel=5)
+    warnings.warn(f"kcp_torch.fla does not run this call: {words}", stacklevel=5)
 
 
 PARAMETERS = {"kda": tuple(inspect.signature(chunk_kda).parameters),
@@ -75,11 +75,11 @@ def _why_not(model, x):
     if any(x[n].dtype not in TYPES for n in ("q", "k", "v", "g", "beta")):
         return "a type is none of bfloat16, float16, float32"
     if q.dim() != 4 or v.dim() != 4 or max(q.shape[3], v.shape[3]) > 256:
-        return "heads are wider than 256"
+        return "q or v is not 4-dimensional, or has heads wider than 256"
     if not q.shape[1] or not q.shape[2] or v.shape[2] % q.shape[2]:
         return "no tokens, or value heads that are no multiple of q's"
     if x.get("return_intermediate_states"):
-        return "the states of chunks are asked for"
+        return "return_intermediate_states"
     if x.get("use_graph"):
         return "use_graph"
     kda = model == "kda"                      # FLA has more checks for KDA
@@ -90,7 +90,7 @@ def _why_not(model, x):
     if x.get("allow_neg_eigval") and not x.get("use_beta_sigmoid_in_kernel"):
         return "allow_neg_eigval without sigmoid"
     if x.get("state_v_first") and "transpose_state_layout" in x:
-        return "both names of the state's layout"
+        return "found both state_v_first and transpose_state_layout"
     low = x.get("lower_bound")
     if x.get("safe_gate") and x.get("use_gate_in_kernel") and \
             (low is None or not -5 <= low < 0):
@@ -103,7 +103,7 @@ def _why_not(model, x):
     if context is not None and not hasattr(context, "kcp_context"):
         return "cp_context was built before kcp_torch.fla was imported"
     if context is None and x.get("cu_seqlens") is not None and q.shape[0] != 1:
-        return "cu_seqlens of more than one batch"
+        return "cu_seqlens with a batch of more than 1"
     return None
 
 

@@ -126,7 +126,7 @@ class NcclId(C.Structure):
 
 class NcclComm:
     """The ranks of a process group over NCCL. The class never frees or aborts the
-    group's communicator. For a gloo group the class creates a communicator."""
+    group's communicator. If PyTorch gives none, the class creates and frees one."""
 
     def __init__(self, group, device):
         self.lock, self.group, self.own = threading.RLock(), group, None
@@ -149,8 +149,8 @@ class NcclComm:
         return pointer() or None
 
     def _ours(self, group, device):
-        warnings.warn("kcp_torch: the group's NCCL communicator cannot be had, as it"
-                      " can of backend nccl and PyTorch 2.5: one of our own is made")
+        warnings.warn("kcp_torch: found no NCCL communicator of the group, expected"
+                      " backend nccl and PyTorch 2.5: kcp_torch creates a communicator")
         nccl, which, at = C.CDLL("libnccl.so.2"), NcclId(), C.c_void_p()
         nccl.ncclCommInitRank.argtypes = [C.c_void_p, I, NcclId, I]
         bad = dist.get_rank(group) == 0 and nccl.ncclGetUniqueId(C.byref(which))
@@ -162,8 +162,8 @@ class NcclComm:
         which.bytes[:] = first
         if bad or nccl.ncclCommInitRank(C.byref(at), dist.get_world_size(group), which,
                                         dist.get_rank(group)):
-            raise RuntimeError("kcp_torch: NCCL made no communicator for this group,"
-                               " as it makes none for two ranks of one GPU")
+            raise RuntimeError("kcp_torch: NCCL created no communicator for this group:"
+                               " each rank needs a separate GPU")
         self.own = nccl, at
         return at.value
 
@@ -206,7 +206,7 @@ class Cache(dict):
 
 
 def era():
-    """Returns the number of releases. Calls prepared before a release are invalid."""
+    """Returns how often release() ran. It frees communicators of prepared calls."""
     return _era
 
 
@@ -251,7 +251,7 @@ def _leave():
     process. NCCL's communicators are not freed, because freeing would wait for the
     GPU."""
     _forget(lambda of, device: device == "cpu")
-    gc.collect()                          # HostComm and its callbacks form a cycle
+    gc.collect()                          # frees HostComm, a cycle of references
 
 
 class CPContext:
@@ -286,7 +286,7 @@ class CPContext:
         return x.narrow(dim, self.begin, self.end - self.begin)
 
 
-_read = {}                               # cu_seqlens of GPUs, copied to the host
+_read = {}                               # host copies of cu_seqlens on GPUs
 
 
 # True while torch.compile traces.
@@ -337,7 +337,8 @@ def boundaries(cu, name="cu_seqlens"):
             cu = known[2]
     cu = whole(cu, name)
     if len(cu) < 2 or cu[0] != 0 or any(a > b for a, b in zip(cu, cu[1:])):
-        raise ValueError(f"{name}: found {cu[:6]}, expected 0 first and never less")
+        raise ValueError(f"{name}: found {cu[:6]}, expected 0 first, then numbers"
+                         " that are never less than the number before")
     return cu
 
 
@@ -378,7 +379,7 @@ def build_cp_context(cu_seqlens: Union[Sequence[int], torch.Tensor],
     group = dist.distributed_c10d._get_default_group() if group is None else group
     if not isinstance(group, dist.ProcessGroup):
         raise ValueError(f"group: found {type(group).__name__}, expected a process"
-                         " group that this rank is one of")
+                         " group that contains this rank")
     if conv1d_kernel_size is not None and not (
             isinstance(conv1d_kernel_size, int) and 0 <= conv1d_kernel_size < 2 ** 31):
         raise ValueError(f"conv1d_kernel_size: found {conv1d_kernel_size!r}, expected"

@@ -29,13 +29,13 @@ def _load():
     try:
         return C.CDLL("libkcp.so.2")
     except OSError:
-        raise ImportError("found no libkcp.so, expected KCP_LIB, or make"
+        raise ImportError("found no libkcp.so: set KCP_LIB to its path, or run make"
                           " build/libkcp.so in the checkout, or make install") from None
 
 
 lib = _load()
 if not hasattr(lib, "kcp_struct_member"):
-    raise ImportError("libkcp.so: found one without kcp_struct_member, expected 2.0.0")
+    raise ImportError("libkcp.so: found no kcp_struct_member, expected version 2.0.0")
 for _name in ("kcp_layer_saved", "kcp_layer_forward_work", "kcp_layer_backward_work",
               "kcp_layer_conv_work", "kcp_struct_size"):
     getattr(lib, _name).restype = C.c_size_t
@@ -167,7 +167,7 @@ def check(status, what, comm=None):
     if not status:
         return
     said, cause = comm.reason() if comm else ("", None)
-    if not said:                             # kcp_why names the wrong field
+    if not said:                             # kcp_why says which field is wrong
         why = (lib.kcp_why() or b"").decode(errors="replace")
         said = f": {why}" if why else ""
     name = STATUS[status] if status < len(STATUS) else str(status)

@@ -1,11 +1,11 @@
-"""ops.py -- defines the layer as custom ops, which torch.compile can trace.
+"""ops.py -- defines layer and convolution as custom ops, which torch.compile can trace.
 
 Book: chapter 08.  Checked by: tests/cli/torch.sh, where PyTorch is 2.4 or newer.
 Next: ../train.py.
 
-An op takes tensors and a string. The string has all other arguments of the call as
-plain numbers, and the name of the process group. The fake kernels return the shapes of
-the outputs; the library gives the size of the saved block. Shapes are static.
+An op takes tensors and a string (in forward also a bool). The string has the call's
+other arguments as numbers, and the name of the process group. The fake kernels return
+the outputs' shapes; the library gives the saved block's size. Shapes are static.
 """
 import ast
 
@@ -68,7 +68,7 @@ if available:
     from typing import List, Optional, Tuple
 
     @torch.library.custom_op("kcp::refuse_tensor", mutates_args=("cu",))
-    def refuse_tensor(cu: Tensor) -> None:    # "mutates": so that it stays in the graph
+    def refuse_tensor(cu: Tensor) -> None:    # mutates_args keeps the op in the graph
         raise ValueError("cu_seqlens: found a tensor under torch.compile with"
                          " fullgraph=True: give cu_seqlens_cpu as a list")
 
