@@ -37,7 +37,7 @@ static int load_rows(struct run *x, int i, const char *name)
     return array_check(x, tensor_find(&x->a, name), 0);
 }
 
-/* Loads the weights of --conv, of shape [D,Wc]: channels of all heads, and taps. */
+/* Loads the weights [D,Wc] of --conv: D channels of all heads, Wc taps. */
 static int load_conv(struct run *x)
 {
     const struct kcp_call *z = &x->size;

@@ -50,8 +50,8 @@ int sums_check(struct run *x)
     for (int i = 0; i < x->a.n; i++)
         n += x->a.t[i].by_rank;
     return n || !x->o.sum ? 0 :
-        run_error(x, RUN_BAD, "--sum", "no result is a sum over ranks; add do.npy, "
-                  "and A_log.npy, dt_bias.npy or --conv");
+        run_error(x, RUN_BAD, "--sum", "no result is a sum over ranks; add do.npy "
+                  "and one of A_log.npy, dt_bias.npy, --conv");
 }
 
 /* Returns the path of `file` in --in, or `file` itself if --conv gives a path. */
@@ -138,7 +138,7 @@ int array_out(struct run *x, const struct kcp_call *z, const char *name,
     a->out = 1;
     a->nd = shape_dims(z, shape, a->dim);
     if (a->nd < 0)
-        return run_error(x, RUN_BAD, file, "inputs do not define all of [%s]", shape);
+        return run_error(x, RUN_BAD, file, "the inputs lack a size of [%s]", shape);
     a->n = npy_count(a->nd, a->dim);
     const int is_sum = x->plan && shape[0] != 'T' && shape[0] != 'N';
     if (is_sum && x->o.sum && a->nd < NPY_RANK) {

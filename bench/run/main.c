@@ -68,7 +68,7 @@ static int run_all(struct run *x, int argc, char **argv)
     const int family = stage && !strncmp(stage->name, "16", 2);
     if ((x->o.model >= KCP_DPLR) != family)
         return run_error(x, RUN_BAD, "--model", "--stage 16 supports only dplr, gdn2, "
-                         "gla; all others support only kda, gdn");
+                         "gla; other stages support only kda, gdn");
     if (device_open(x, stage) != 0)
         return -1;
     const double start = seconds_now();

@@ -9,7 +9,7 @@
 static const char *const models[] = { "KDA", "GDN", "DPLR", "GDN-2", "GLA",
                                       "Spike-KDA" };
 
-enum { ROWS = 32 };            /* most ranks in the output */
+enum { ROWS = 32 };            /* ranks printed before the last rank */
 
 static void print_rank(const struct run *x, int r)
 {
@@ -60,7 +60,7 @@ void print_summary(const struct run *x, double seconds)
     if (!x->stage || x->relative)
         print_ranks(x);
     if (x->gpu)
-        printf("on the GPU by %s in %s; seconds include the copies\n",
+        printf("on the GPU by %s in %s; seconds include copies to and from it\n",
                x->ran ? x->ran : x->layer.forward->name,
                x->o.dtype == 1 ? "f32" : "bf16");
     if (x->note)

@@ -2,8 +2,8 @@
  *
  * Book: chapter 20.  Checked by: tests/cli/mpi.sh.  Next: ranks.c.
  * Every process reads all inputs, fills the outputs with a pattern (all bits 1) and
- * computes its shard. Rank 0 receives the outputs of each rank, and copies the elements
- * that this rank has written, i.e. those that differ from the pattern. */
+ * computes its shard. Then every rank sends its outputs to rank 0. Rank 0 copies the
+ * elements that the sender has written, i.e. those that differ from the pattern. */
 #include "run.h"
 
 #include <stdlib.h>

@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Sets symbol `word` to `size` if it is unknown. Returns 1 if `word` now has `size`. */
+/* Sets symbol `word`, if unknown, to `size`. Returns 1 if `word` now has `size`. */
 static int bind(struct kcp_call *z, const char *word, size_t n, int64_t size)
 {
     const int may_be_0 = *word == 'T' || *word == 'N';

@@ -28,8 +28,8 @@ static int target_path(struct run *x, int exists)
     if (fits)
         strcpy(x->target, whole);
     free(whole);
-    return fits ? 0 : run_error(x, RUN_BAD, "--out", "the path %s cannot be used: "
-                                "choose another folder", x->o.out);
+    return fits ? 0 : run_error(x, RUN_BAD, "--out", "the path %s is too long or "
+                                "cannot be resolved: choose another folder", x->o.out);
 }
 
 static int is_empty(const char *path)
