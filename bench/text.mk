@@ -1,11 +1,11 @@
-# text.mk -- make run: runs the layer on real text over ranks.    RANKS= TEXT= STEPS=
-# --wrap redirects calls of these functions to bench/text/trace.c, which times the calls.
+# text.mk -- make run [RANKS=] [TEXT=] [STEPS=]: runs the layer on real text over ranks.
+# --wrap redirects calls of the functions below to bench/text/trace.c, which times the calls.
 
 text_wrap := $(addprefix kcp_ref_,gate wy affine chunk chunk_backward wy_backward \
                merge_backward conv) comm_moves
 text_obj  := $(call obj,$(wildcard bench/text/*.c) $(base))
 
-# Writes the page's style sheet, book.css and page.css, as a C string.
+# Writes the page's style sheets (book.css, then page.css) as one C string.
 $B/bench/text/page_css.c: book/book.css bench/text/page.css
 	@mkdir -p $(@D)
 	@{ echo 'extern const char page_style[];'; echo 'const char page_style[] ='; \

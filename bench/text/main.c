@@ -48,7 +48,7 @@ static int report(const struct run *run, int status)
     return status;
 }
 
-/* Runs the step with each exchange algorithm (form); stores the first results. */
+/* Runs the step with each exchange algorithm (form). Keeps form 0's run in *many. */
 static int run_forms(struct finding *f, struct run *many, const struct run *one,
                      const double *theta)
 {

@@ -20,7 +20,7 @@ struct text {
     int64_t size[MAX_SEQS];            /* bytes of the whole file */
 };
 /* Reads at most `most` bytes. `paths` has names separated by spaces, or is NULL.
- * Returns 0, or 2 after printing an error. */
+ * If NULL, reads README.md and the book. Returns 0, or 2 after printing an error. */
 int  text_read(struct text *x, const char *paths, int64_t most);
 
 /* ---- model.c: parameters; run.c: the program of a rank, and all ranks */
@@ -114,7 +114,7 @@ struct finding {
     double form_err[KCP_FORMS];            /* relative to one rank */
     struct kcp_traffic form[KCP_FORMS], formula[KCP_FORMS];    /* all ranks, passes */
     double (*alive)[VALUE_HEADS];      /* [S]: |M|_F / sqrt(K) of each segment */
-    double far;                        /* fraction of a state at its sequence's end */
+    double far;                        /* share of a state left at its sequence's end */
     int far_seq, far_rank;             /* far_seq = -1: no sequence crosses a cut */
     double took, ms[2];                /* took: s; ms: per step on R ranks, on one */
 };
@@ -129,7 +129,7 @@ void print_training(FILE *o, const struct finding *f);
 void close_line(const struct finding *f, char *buf, size_t n);
 int  write_page(const struct finding *f, FILE *o, const char *path);
 void print_html(FILE *o, const char *s, int64_t n);         /* n -1: whole string */
-extern const char page_style[];                 /* page.css; made by text.mk */
+extern const char page_style[];                 /* made by text.mk */
 double busy(const struct lane *l, int mark, int back);      /* in s; mark -1: all */
 void svg_lanes(FILE *o, const struct finding *f);
 
