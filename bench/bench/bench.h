@@ -12,7 +12,7 @@ extern "C" {
 
 enum { LENGTHS_MOST = 4096, LENGTHS_TOKENS = 1 << 24 };
 
-struct bench {                         /* the options, and the controls */
+struct bench {                         /* options, and measured rates */
     struct kcp_call call;              /* sizes and options of all ranks together */
     enum regime regime;
     int warmup, iters, newest;         /* newest = 1: time one variant per stage */
@@ -66,8 +66,8 @@ int  runner_chain(struct runner *x);
 /* Runs a variant once. In stage 08 it also saves the data that stage 13 reads. */
 int  runner_once(struct runner *x, const struct kcp_stage *st,
                  const struct kcp_variant *v);
-/* Times one variant and prints a row per pass. Returns KCP_NA if the variant supports
- * neither pass. */
+/* Times each pass (forward, backward) of one variant and prints a row per pass. Returns
+ * KCP_NA if the variant supports no pass. */
 int  runner_variant(struct runner *x, const struct kcp_stage *st,
                     const struct kcp_variant *v);
 /* Returns the variant named by --variant. Without --variant, returns the kernel that a
@@ -132,7 +132,7 @@ int   judge_timed(struct runner *x, const struct kcp_stage *st,
                   const struct kcp_variant *v, char *args, struct judged *out);
 void  judge_timed_end(const struct runner *x);         /* frees the cache */
 
-/* print.c: prints one line per variant. */
+/* print.c: print_row prints one line per variant and pass. */
 void  print_header(const struct runner *x);
 int   has_pass(const struct kcp_stage *s);
 void  print_row(const struct runner *x, const struct kcp_stage *st,

@@ -1,6 +1,6 @@
 // inputs.cu -- allocates the tensors of kcp-bench and draws random inputs.
 // Book: chapter 18.
-// Checked by: the regimes are those of tests/judge/inputs.c.
+// Checked by: judged.c, which judges results computed from these inputs.
 // Next: time.cu.
 #include "bench.h"
 #include <cuda_bf16.h>
@@ -103,7 +103,7 @@ static __global__ void draw_all(X *x, long long n, int what, unsigned long long 
     x[i] = (X)y;
 }
 
-// Ranks draw different numbers. In regime `live`, gates depend on T, all ranks' tokens.
+// Ranks draw different numbers. Gates of regime `live` depend on T of the whole batch.
 template <class X>
 static int draw_one(struct runner *x, const char *name, size_t n, int what)
 {
@@ -121,13 +121,13 @@ static int draw_one(struct runner *x, const char *name, size_t n, int what)
     return cudaDeviceSynchronize() == cudaSuccess ? KCP_OK : KCP_CUDA;
 }
 
-// ---- chapter 16: rows of unit length; DPLR decays along a (tests/judge/family.c)
+// ---- chapter 16: q, k and a have unit length; b = -s a, so states decay along a
 template <class X>
 static __global__ void unit_rows(X *x, float sign, int K, unsigned long long seed)
 {
     const long long row = blockIdx.x;
     float sum = 0;
-    for (int i = 0; i < K; i++) {                    // every thread the same sum
+    for (int i = 0; i < K; i++) {              // every thread computes the sum
         const float z = normal_at(seed, row * K + i);
         sum += z * z;
     }

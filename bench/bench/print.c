@@ -1,4 +1,4 @@
-/* print.c -- prints a line per variant: time, and lower bound in percent of it.
+/* print.c -- prints per variant and pass the time, and lower bound / time in percent.
  *
  * Book: chapter 18.  Checked by: tests/cli/bench_cli.sh.  Next: record.c. */
 #include "bench.h"

@@ -4,7 +4,7 @@
  * Next: inputs.cu.
  *
  * With --ranks, every time is the maximum over the ranks. A rank waits in the exchange
- * for later ranks, so the exchange's time includes their delays. */
+ * for slower ranks, so the exchange's time includes their delays. */
 #include "bench.h"
 #include "core/paths.h"
 #include <cuda_runtime_api.h>
@@ -89,7 +89,7 @@ int runner_once(struct runner *x, const struct kcp_stage *st,
     return e;
 }
 
-/* ---- the time without messages, a lower bound if other work hides the exchange */
+/* ---- the time without messages: no overlap of work and exchange can be faster */
 
 static int no_gather(struct kcp_comm *comm, const void *mine, void *all, size_t bytes,
                      struct CUstream_st *stream)

@@ -80,7 +80,7 @@ int time_calls(int (*run)(void *), void *args, struct CUstream_st *stream, int w
     return e;
 }
 
-// Consecutive calls of one function. With fewer, the GPU would wait for the host.
+// Consecutive calls per function: with fewer calls, the GPU would wait for the host.
 enum { TURN = 5 };
 static int kind_of(int i) { return i / TURN % 2; }
 
