@@ -7,13 +7,13 @@
 #
 # These jobs run on all GPUs and again on two: every variant of the stages that
 # communicate, random exchanges, and deliberate mistakes in each stage and exchange algorithm.
-# Other jobs run only on all GPUs: a failing rank, the caller's communicators, CUDA graphs,
-# 100 runs that must give equal bits, and BATCHES (by default 160) of short sequences.
-# The job with the failing rank runs first and alone, because its timeout is 5 seconds. Each
-# job runs kcp-check. At most AT_ONCE (8) run at once. More jobs would be slower, because a
-# message moves only while both of its GPUs run the same job. ONLY, a pattern, selects jobs.
-# The exit status is 1 if a job fails or LIMIT (1800) seconds pass. Folder $OUT, which
-# records.py reads, gets the printed table (nccl.tsv) and all output (log.txt).
+# Other jobs run only on all GPUs: a failing rank, communicators made by the caller, CUDA
+# graphs, 100 runs that must give equal bits, and BATCHES (160) random batches of sequences.
+# The job with the failing rank runs first and alone: its timeout is 5 seconds, and NCCL
+# starts slowly beside other jobs. At most AT_ONCE (8) jobs run at once. More would be slower,
+# because a message moves only while both of its GPUs run the same job. ONLY, a pattern,
+# selects jobs. The exit status is 1 if a job fails or LIMIT (1800) seconds pass. Folder $OUT,
+# which records.py reads, gets the printed table (nccl.tsv) and all output (log.txt).
 if [ "$1" = --job ]; then            # "what<tab>ranks<tab>command"
     what=$(echo "$2" | cut -f1) n=$(echo "$2" | cut -f2) log=$OUT/log.$$
     began=$(date +%s)
@@ -40,11 +40,11 @@ echo "$ALL x $(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 
 ! command -v cuobjdump >/dev/null || python3 "$here/digest.py" "$B" >"$OUT/digests.tsv"
 export KCP_TIMEOUT_S=${KCP_TIMEOUT_S:-20}
 forms=$(sed -n 's/^ *FORM(.*, \([a-z_]*\)).*/\1/p' "$here/../ref/comm.h" | tr '\n' ' ')
-row() { printf '%s\t%s\t%s\n' "$1" "$2" "$3"; }            # of the list of jobs
+row() { printf '%s\t%s\t%s\n' "$1" "$2" "$3"; }       # prints a line for the list of jobs
 judge() {            # what, ranks, options of kcp-check
     row "$1" "$2" "$B/kcp-check --device --backend nccl --ranks $2 --limit 120 $3"
 }
-# Prints 16 batches per line. A batch has 10 to 30 sequences, most of 1 to 5 tokens.
+# Prints 16 batches per line. A batch has 10 to 30 sequences, mostly with 1 to 5 tokens.
 batches() {
     awk -v n="$1" -v count="${BATCHES:-160}" -v forms="$forms" 'BEGIN {
         srand(38)

@@ -1,19 +1,19 @@
 #!/usr/bin/env python3
-# digest.py -- hashes each variant's machine code, to find records made with other code.
+# digest.py -- hashes each variant's machine code, to find records made with older code.
 #
-# Book: chapter 18.  Checked by: itself, against bench/results.  Next: records.py.
+# Book: chapter 18.  Checked by: records.py stale, against bench/results.  Next: records.py.
 #
-#   python3 bench/digest.py [BUILD]        TSV: stage, variant, nvcc, digest, also
-#   python3 bench/digest.py --compare A B  GPU functions of two builds; status 1: they differ
+#   python3 bench/digest.py [BUILD]        prints a TSV: stage, variant, nvcc, digest, also
+#   python3 bench/digest.py --compare A B  compares two builds; status 1: GPU functions differ
 #
 # A variant's digest covers the instructions (cuobjdump -sass) of all GPU functions in its
 # object and in the objects whose host functions it calls. The digest does not depend on the
 # functions' names and order. The digest is "-" if an object is missing or older than one of
 # its sources. Digests of two compilers cannot be compared. Row "comm" has the digest of the
 # exchange's host code. A row "path" has the digest of a row of ref/core/paths.def (of all
-# columns except the names of path and kernel). Column "also" lists earlier digests of the
-# row's code (bench/results/digests.tsv). A row "alias" has a stage, a kernel's former name
-# and, in column "digest", the kernel's present name.
+# columns except the names of path and kernel). Column "also" lists older digests that count
+# as equal to the row's digest (bench/results/digests.tsv). A row "alias" has a stage, a
+# kernel's former name and, in column "digest", the kernel's present name.
 import collections
 import glob
 import json
@@ -71,7 +71,7 @@ def read_object(path):
 
 
 def objects_of(build):
-    """Returns all objects of kernels, the unchanged ones from the cache BUILD/digest.json."""
+    """Returns all objects of kernels. Unchanged objects are read from BUILD/digest.json."""
     cache_file, cache, new = os.path.join(build, "digest.json"), {}, {}
     if os.path.exists(cache_file):
         with open(cache_file, encoding="utf-8") as f:

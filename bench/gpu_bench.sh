@@ -8,9 +8,9 @@
 #   sh bench/gpu_bench.sh [BUILD]                      writes to $OUT, default BUILD/bench
 #   python3 bench/records.py add $OUT NAME COMMIT      afterwards: rows of bench/results
 #
-# The script ends after LIMIT (470) seconds. ALL=1 also times slow, early variants. CASES
-# selects names in cases(), of which the first eight are rows of README.md's table. Other
-# systems are in folder .peers/ (peers/fetch.sh); a missing system is skipped.
+# The script ends after LIMIT (470) seconds. In case a_live, ALL=1 also times slow, early
+# variants. CASES selects names in cases(); the first eight are rows of README.md's table.
+# Other systems are in folder .peers/ (peers/fetch.sh); a missing system is skipped.
 B=${1:-build} LIMIT=${LIMIT:-470}
 OUT=${OUT:-$B/bench}
 began=$(date +%s)
@@ -68,7 +68,7 @@ status=$?
 rows=$(sed 1d "$judged/rows.tsv" | wc -l) fails=$(grep -c "	FAIL	" "$judged/rows.tsv")
 if [ $status != 1 ] || [ "$rows" = 0 ] || [ "$fails" != "$rows" ]; then
     tail -3 "$judged/log"
-    log "KCP_BENCH_WRONG=1: $fails of $rows rows FAIL, status $status; expected all, 1"
+    log "KCP_BENCH_WRONG=1: status $status, expected 1; $fails of $rows rows FAIL, expected all"
     exit 1
 fi
 printf 'what\tsays\njudged rows\tKCP_BENCH_WRONG=1 kcp-bench %s: %s of %s rows say FAIL\n' \

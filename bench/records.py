@@ -6,13 +6,13 @@
 #   records.py add FOLDER NAME COMMIT   rows of a run into bench/results/NAME.tsv
 #   records.py stale [BUILD]            variants whose present code has no recorded time
 #
-# FOLDER has machine.txt ("GPU, driver, date") and any of: judge.txt (kcp-check's output),
-# CASE.tsv (kcp-bench, peers), sanitize.tsv, nccl.tsv, torch.tsv, field.tsv, notes.tsv,
-# digests.tsv (from digest.py; if missing, records.py computes the digests of BUILD=build),
-# and ncu.VARIANT.csv or ncu.VARIANT.CASE.csv (pages of Nsight Compute) with ncu.txt ("stage T
-# H HV"). A timed row is added only if the judge accepted its variant in this run. On one
-# GPU, the row itself must also have verdict ok or MARGINAL. Rows of other systems (column
-# "peer") need no verdict.
+# FOLDER has machine.txt (a line "GPU, driver, date") and some of these files: judge.txt
+# (kcp-check's output), CASE.tsv (kcp-bench, peers), sanitize.tsv, nccl.tsv, torch.tsv,
+# field.tsv, notes.tsv, digests.tsv (digest.py's output; if missing, that of BUILD=build).
+# Pages of Nsight Compute are ncu.VARIANT.csv or ncu.VARIANT.CASE.csv; they need ncu.txt (a
+# line "stage T H HV"). A timed row is added only if the judge accepted its variant in this
+# run. On one GPU, the row itself must also have verdict ok or MARGINAL. Rows of other systems
+# (column "peer") need no verdict.
 import csv
 import glob
 import os
@@ -79,7 +79,7 @@ class Digests:
     def get(self, key):
         now = self.rows.get(key)
         if not now or now["digest"] == "-":
-            stop("%s %s: no digest in digests.tsv, and no build has it" % key)
+            stop("%s %s: no digest in digests.tsv or of the build" % key)
         return now["nvcc"], now["digest"]
 
 

@@ -4,8 +4,8 @@
 # Book: chapter 18.  Checked by: sanitize_control.cu, a fault for each tool.
 # Next: records.py, which keeps the table.
 #
-#   make sanitize        STAGE=NN runs one stage. PATHS=1 in the environment runs only one
-#                        case per row of ref/core/paths.def, the smallest (variant@path).
+#   make sanitize        STAGE=NN runs one stage. PATHS=1 in the environment runs only the
+#                        smallest case per row of ref/core/paths.def (rows variant@path).
 #
 # Cells of $OUT/sanitize.tsv, where N is a number above 0:
 #   0, 0l     no fault, and the judge accepts the result; 0l: of the build for sanitizers

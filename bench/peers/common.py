@@ -1,6 +1,6 @@
 """common.py -- cases, inputs, timing and rows for the programs that time other systems.
 
-Book: chapter 18.  Checked by: the columns of the files that it writes.
+Book: chapter 18.  Checked by: csv.DictWriter, which rejects a column unknown to kcp-bench.
 Next: fla_ops.py.
 
 kcp-bench writes the rows of one case to a file. Programs for other systems append rows to
@@ -19,7 +19,7 @@ PEERS = os.path.join(ROOT, ".peers")
 TSV = dict(delimiter="\t", quoting=csv.QUOTE_NONE, quotechar=None, lineterminator="\n")
 began = time.monotonic()
 IDLE = "found no GPU, or no package"
-# Columns with whole numbers and with text that define a case. The last four are controls.
+# Columns that are equal in all rows of a case. The last four columns have the controls.
 NUMBERS = "T H HV K V C segments ranks sequences".split()
 WORDS = "lengths model gate save walk reuse_M copy product gather_bytes gather_us".split()
 
@@ -52,8 +52,8 @@ def append(path, rows):
 
 
 def version(package):
-    """Returns a package's version, and the commit in an environment variable, e.g.
-    FLASH_QLA_COMMIT. For FLA in .peers/, returns the line that fetch.sh wrote."""
+    """Returns a package's name and version, and the commit if an environment variable, e.g.
+    FLASH_QLA_COMMIT, names it. For FLA in .peers/, returns the line that fetch.sh wrote."""
     fetched = os.path.join(PEERS, "FLA_VERSION")
     if package == "flash-linear-attention" and os.path.exists(fetched):
         with open(fetched) as f:

@@ -39,11 +39,11 @@ PEERS = (
 REFUSES = re.compile("Please upgrade Triton|NotSupported")
 
 
-# ---- kernels with another signature than kcp_check.py --as fla expects
+# ---- FLA's functions for kcp_check.py --as fla, without Triton's tuning
 
 @functools.cache
 def first_candidates():
-    """Makes Triton use each kernel's first configuration. Others give the same results."""
+    """Makes Triton use a kernel's first configuration that runs: no kernel is timed here."""
     import ahead
     ahead.install(first=True)
 

@@ -1,6 +1,6 @@
 """fla_ops.py -- times the Triton kernels of flash-linear-attention (FLA).
 
-Book: chapter 18.  Checked by: its controls, measured in the same run.
+Book: chapter 18.  Checked by: controls (a copy, a matrix product) that kcp-bench times.
 Next: ahead.py.
 
     python3 bench/peers/fla_ops.py [--seconds S] FILE.tsv...
@@ -66,7 +66,7 @@ def passes(case, x, context=None):
         back = common.time_passes(torch, call, x, learned)
     except RuntimeError as e:               # for example an unsupported version of Triton
         if context is not None and "Triton" not in str(e):
-            raise                           # a Triton error occurs on all ranks alike
+            raise                           # a Triton error occurs on every rank
         print(f"fla_ops.py: {case['model']} backward not run: {str(e)[:200]!r}")
         return alone, None, None
     return alone, back[1], back[2]

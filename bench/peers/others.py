@@ -1,7 +1,7 @@
 """others.py -- wraps kernels of FlashKDA and FlashQLA in functions with FLA's signature, so
 that the same programs judge and time all kernels.
 
-Book: chapter 19.  Checked by: tests/kcp_check.py --as fla, and its controls when timed.
+Book: chapter 19.  Checked by: tests/kcp_check.py --as fla, which judges these functions.
 Next: fla_tests.sh.
 
     python3 tests/kcp_check.py others:flash_kda_chunk_kda --stage 08 --as fla --device cuda
@@ -97,7 +97,7 @@ def flash_qla_chunk_gated_delta_rule(q, k, v, g, beta, scale=None, initial_state
         cu_seqlens=cu_seqlens, state_v_first=bool(o.get("state_v_first")))
 
 
-# ---- timed, after kcp-bench's rows
+# ---- times the kernels, and appends rows to kcp-bench's files
 
 def timed(case, x, name, f, peer):
     """Returns a row for a forward that includes gates and norms, then rows for forward and

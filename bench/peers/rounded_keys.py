@@ -2,14 +2,14 @@
 the exact result, on tensors drawn as in these tests.
 
 Book: chapter 19.  Checked by: tests/cli/torch.sh, which requires an error above FLA's
-limit; tests/cli/torch_check.py checks the exact half.  Next: fla_tests.sh.
+limit. torch_check.py checks kcp_torch, which gives the exact result.  Next: fla_tests.sh.
 
     python3 bench/peers/rounded_keys.py [T=1024]
 
 tests/context_parallel/test_cp_kda.py normalises q and k in bfloat16 and differentiates
-through this step. Other steps in this file are in double. In these tests, the mean of the keys
-is five times their standard deviation, so all keys are similar and errors grow. The exit status
-is 0 if the error is above the limit of these tests.
+through this step. This script computes all other steps in double. In these tests, the mean of
+the keys is five times their standard deviation, so all keys are similar and errors grow. The
+exit status is 0 if the error is above the limit of these tests.
 """
 import math
 import sys
