@@ -51,10 +51,10 @@ static const char files[] =
 "written to --out, float64\n"
 "  o [T,HV,V]   ht [N,HV,K,V] (like h0)\n"
 "  dq dk dv dg dbeta dh0  if do exists, in the shapes of q k v g beta h0\n"
-"  dA_log ddt_bias        if do, A_log and dt_bias exist; summed over the ranks\n"
+"  dA_log ddt_bias        if do exists: one per given A_log, dt_bias; sums over ranks\n"
 "  xt_q xt_k xt_v         with --conv: the last W-1 rows, to be x0 of the next call\n"
 "  dw_q dw_k dw_v         if do exists, with --conv; summed over the ranks\n"
-"  dx0_q dx0_k dx0_v      if do, x0_q, x0_k and x0_v exist\n";
+"  dx0_q dx0_k dx0_v      if do exists: one per given x0_q, x0_k, x0_v\n";
 
 int run_error(struct run *x, int code, const char *what, const char *format, ...)
 {
