@@ -116,7 +116,7 @@ static int head(const struct kcp_step *a, int n_, int n, int flags)
     double *S = calloc((L + 1) * kv + L * (kv + V) + kv + V, sizeof *S);
     if (!S) return KCP_NO_MEMORY;
     double *Sd = S + (L + 1) * kv, *e = Sd + L * kv, *dS = e + L * V, *de = dS + kv;
-    static _Thread_local double last[256 * 256];     /* with NO_CU, next start state */
+    static _Thread_local double last[256 * 256];     /* NO_CU starts from this state */
     for (int i = 0; i < K; i++)
         for (int v = 0; v < V; v++) {
             S[i * V + v] = h0 ? h0[at(a, i, v, flags)] : 0;

@@ -157,7 +157,7 @@ MUTANT(two_terms, TWO_TERMS, "A is I - L, only two terms of the series of (I + L
 MUTANT(sign, SIGN, "A = (I - L)^-1");
 MUTANT(transposed, TRANSPOSED, "writes A transposed");
 MUTANT(wrong_head, WRONG_HEAD, "value head n reads q and k of head n % H");
-MUTANT(stale_last, STALE_LAST, "kg decays to the chunk's last row but one");
+MUTANT(stale_last, STALE_LAST, "kg decays to the chunk's second-last row");
 MUTANT(no_reset, NO_RESET, "a chunk runs on into the next sequence");
 MUTANT(writes_nothing, NOTHING, "returns at once");
 MUTANT(one_nan, ONE_NAN, "writes one NaN");

@@ -135,7 +135,7 @@ MUTANT(no_scale, NO_SCALE, "errata 27: omits scale in qg S");
 MUTANT(scale_twice, SCALE_TWICE, "scales Aqk twice");
 MUTANT(no_h_in, NO_H_IN, "the state starts from 0");
 MUTANT(no_reset, NO_RESET, "a sequence starts from the previous sequence's state");
-MUTANT(stale_gate, STALE_GATE, "decays the state by G of the chunk's last row but one");
+MUTANT(stale_gate, STALE_GATE, "decays the state by G of the chunk's second-last row");
 MUTANT(no_decay, NO_DECAY, "does not decay the state");
 MUTANT(no_diagonal, NO_DIAGONAL, "Aqk v_new omits Aqk's diagonal");
 MUTANT(adds_w, ADDS_W, "v_new = u + w S");

@@ -32,8 +32,7 @@ static double key(const struct kcp_affine *a, struct cut x, int64_t t, int i, in
            (flags & UNGATED ? 1 : exp2(g));
 }
 
-/* Computes a chunk's `decay` [K], Mc [K,K] = diag(decay) - kg^T w, and hc [K,V] = kg^T
- * u. */
+/* Computes decay [K], Mc = diag(decay) - kg^T w [K,K] and hc = kg^T u [K,V]. */
 static void chunk(const struct kcp_affine *a, struct cut x, int flags, double *Mc,
                   double *hc,
                   double *decay)
@@ -142,9 +141,9 @@ MUTANT(turned, TURNED, "M_c is transposed");
 MUTANT(no_start, NO_START, "h_ext starts from 0 even if the sequence has an h0");
 MUTANT(wants_all, WANTS_ALL, "writes h_ext and M even if only one is requested");
 MUTANT(wrong_head, WRONG_HEAD, "GDN: value head n reads k of head n % H");
-MUTANT(stale_gate, STALE_GATE, "decays the map by G of the chunk's last row but one");
+MUTANT(stale_gate, STALE_GATE, "decays the map by G of the chunk's second-last row");
 MUTANT(last_chunk, LAST_CHUNK, "writes the map of the last chunk, not of all chunks");
-MUTANT(first_h, NO_H, "h_ext is only kg^T u of the first chunk");
+MUTANT(first_h, NO_H, "only the first chunk adds kg^T u to h_ext");
 MUTANT(minus_i, M_MINUS_I, "writes M - I instead of M");
 MUTANT(bf16_M, HALF, "errata 11: rounds M to bf16");
 MUTANT(writes_nothing, NOTHING, "returns at once");

@@ -1,7 +1,7 @@
 /* checks.c -- checks the plans of all small batches with all cuts and owners.
  *
  * Book: chapter 06.  Checked by: tests/06_plan/wrong.c.  Next: tests/06_plan/wrong.c.
- * The oracle finds the rank of each token and never computes a segment's boundary. */
+ * The oracle, find_tokens, finds each token's rank and whether it begins a segment. */
 #include "plan_case.h"
 
 #include <string.h>
@@ -317,8 +317,8 @@ static int brute_force(struct kcp_report *rep)
     plan_cases(must_be_right, &x);
     EXPECT(rep, x.contiguous > 100000 && x.tables > 90000 &&
            x.scattered > x.tables / 3,
-           "%lld contiguous plans (minimum 100001), %lld tables of owners (minimum "
-           "90001), %lld scattered tables (minimum a third of all tables)",
+           "%lld contiguous plans (expected over 100000), %lld tables of owners (over "
+           "90000), of them %lld with shards not in token order (over a third)",
            (long long)x.contiguous, (long long)x.tables, (long long)x.scattered);
     for (int trial = 0; trial < 3000; trial++) {
         const struct plan_case a = draw(&s, trial);

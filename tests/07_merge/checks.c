@@ -169,7 +169,7 @@ static struct kcp_traffic table(const struct whole *a, int r)
     const int B = a->blocks < 1 ? 4 : blocks;
     if (a->form == KCP_ALL_GATHER) {
         const int bytes = a->reuse_M && a->backward ? STATE * 8 : MAP * 8;
-        t.bytes = (p->R - 1) * (int64_t)bytes * most;              /* classic only */
+        t.bytes = (p->R - 1) * (int64_t)bytes * most;              /* if L = 0 */
         t.collectives = 1;
     } else if (a->form == KCP_SCAN) {
         t.messages = far;
@@ -251,11 +251,11 @@ static int forms(struct kcp_report *rep)
     EXPECT(rep, scattered > 60,
            "only %d of 400 plans give a rank several ranges, expected over 60",
            scattered);
-    EXPECT(rep, crossing > 200, "%d of 400 plans cut sequences, not > 200", crossing);
+    EXPECT(rep, crossing > 200, "%d of 400 plans are cut, expected over 200", crossing);
     free(a);
     return KCP_OK;
 }
 
 KCP_CHECK(check_07_forms) = { "07_merge", "forms",
-    "all exchange forms on 1 to 9 ranks give the states of maps applied in order, and "
-    "send as many bytes as their formulas give", forms };
+    "on 1 to 9 ranks, all exchange forms give the states of a fold over all maps in "
+    "order, and send as many bytes as their formulas give", forms };

@@ -208,4 +208,4 @@ static int hops(struct kcp_report *rep)
 
 KCP_CHECK(check_07_hops) = { "07_merge", "gpu_hops",
     "copies through memory windows work in both directions, also with three messages "
-    "in flight, and report a lost rank", hops };
+    "in flight, and a kernel stops waiting for a lost rank", hops };

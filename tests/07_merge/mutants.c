@@ -80,7 +80,7 @@ RECORD(twin, "twin", 0, "any shape",
        "correct: runs the mutants' code without a mistake");
 MUTANT(no_M, NO_M, "the state is only h_ext of the nearest rank");
 MUTANT(turned, TURNED, "errata 18: swaps M and M^T");
-MUTANT(next_M, NEXT_M, "errata 18: multiplies h of a rank by M of the next rank");
+MUTANT(next_M, NEXT_M, "errata 18: M S + h takes M from the rank after h's rank");
 MUTANT(outward, OUTWARD, "errata 19: applies maps in reverse: nearest rank first");
 MUTANT(forward_only, FORWARD_ONLY,
        "errata 17: backward applies maps in forward's order, not in reverse");

@@ -30,7 +30,7 @@ static int no_compose(int hv, int k, int v, const void *b, const void *a, int ba
 const struct kcp_mapops merge_refuses = {
     "refuses", sizeof(double), no_apply, no_compose, no_copy, NULL, 0 };
 
-/* ---- a rank that fails, returns early or waits forever ends the run and is named */
+/* ---- an error names a rank that fails or returns early; a deadlock ends the run */
 
 enum { FAILS = 1, RETURNS, LEAVES, WAITS, SIZES };
 
@@ -111,8 +111,7 @@ enum { READERS = 3, ROW = 64 };
 struct readers { double row[READERS][ROW], all[READERS][READERS][ROW]; };
 static _Thread_local int reader;
 
-/* This copy function of all_gather is slow on rank 0, fast on rank 2 and fails on rank
- * 1. */
+/* Copies for all_gather: slowly on rank 0, fast on rank 2, and fails on rank 1. */
 static int reads(void *to, const void *from, size_t bytes, struct CUstream_st *stream)
 {
     const struct timespec moment = { 0, 50 * 1000 * 1000 };
@@ -150,7 +149,7 @@ static int gather_readers(struct kcp_report *rep)
     return KCP_OK;
 }
 
-/* ---- wrong map operations in a correct exchange: the comparison must find each */
+/* ---- each wrong map operation in a correct exchange must give wrong states */
 
 #define APPLY                                                                         \
     int hv, int k, int v, const void *map, int backward, int first, int v0, int Vb,   \
@@ -243,11 +242,11 @@ static int wrong_maps(struct kcp_report *rep)
 }
 
 KCP_CHECK(check_07_failures) = { "07_merge", "failures",
-    "if a rank fails, returns early or hangs, errors name the rank at once", failures };
+    "a rank that fails or returns early is named; a deadlock is an error", failures };
 KCP_CHECK(check_07_middle) = { "07_merge", "middle",
     "if a map operation fails on one rank, every rank returns an error", middle };
 KCP_CHECK(check_07_gather_readers) = { "07_merge", "gather_readers",
-    "if an all_gather fails on one rank, that rank returns only after every rank "
-    "has read its row", gather_readers };
+    "if an all_gather fails on one rank, it returns there only after all other ranks "
+    "have read that rank's row", gather_readers };
 KCP_CHECK(check_07_wrong_maps) = { "07_merge", "wrong_maps",
     "each of eight wrong map operations gives wrong states", wrong_maps };

@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Returns kg[t][n][i], where `last` is the last token of t's chunk. */
+/* Returns kg[t][n][i]. `last` is the last token of t's chunk. */
 static double key(const struct fore *x, int64_t t, int64_t last, int n, int i)
 {
     const struct kcp_forward *a = x->a;
@@ -20,8 +20,8 @@ static double key(const struct fore *x, int64_t t, int64_t last, int n, int i)
     return k[t][n / (HV / H)][i] * (x->f & UNGATED ? 1 : exp2(G[last][n] - G[t][n]));
 }
 
-/* Applies one chunk to columns [c0,c1) of X [K,ld]. In columns c < V, also adds the
- * chunk's `u`. If pre is 1, X is a map, and x->f selects errors. */
+/* Applies one chunk to columns [c0,c1) of X [K,ld]. In columns c < V, also adds
+ * `u`. If pre is 1, X is a map, and x->f selects errors. UNGATED acts always. */
 static void chunk(const struct fore *x, int n, int64_t t0, int64_t t1, int c0, int c1,
                   int ld, double *X_, double *row, int pre)
 {

@@ -112,7 +112,7 @@ static int refuses(struct kcp_report *rep)
     return KCP_OK;
 }
 
-/* ---- the table of paths through the public interface */
+/* ---- layer.h selects kernels by the path table */
 
 /* Returns 1 if backward reads every format of saved block that kernel `forward`
  * writes. The search starts at the first row of kernel `backward` in the path table,

@@ -133,8 +133,8 @@ static int compare_many(const struct trial *many, const struct trial *one,
     return status;
 }
 
-/* Runs a variant on one case with many heads and compares the heads. Returns KCP_NA if
- * the variant does not support the case, or if memory runs out (and prints a line). */
+/* Runs a variant on one case with many heads and compares the heads. Prints a line if
+ * memory runs out. Returns KCP_NA then, or if the variant does not support the case. */
 static int many_heads(const struct kcp_variant *v, const struct memory *m,
                       const char *words, int64_t numbers, struct found *found,
                       char why[160])
@@ -207,8 +207,8 @@ static int on_gpu(struct kcp_report *rep, const char *stage, const char *const *
     const int n = kcp_variants(stage, NULL, v, 256);
     int ran = 0;
     if (!judge_full || !m) {
-        printf("  (more than 2^31 numbers: %s)\n",
-               judge_full ? "no GPU that threads share" : "with --full, on a GPU");
+        printf("  (%s: not run)\n",
+               judge_full ? "no GPU that all threads share" : "needs --full and a GPU");
         return KCP_NA;
     }
     for (; *words; words++)

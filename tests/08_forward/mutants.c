@@ -123,7 +123,7 @@ static int mutate(void *args, int flags)
     struct kcp_forward *a = args;
     struct fore x = { .a = a, .ctx = &a->plan->ctx[a->r], .f = flags };
     x.seg = a->plan->seg + x.ctx->seg0;
-    if (a->plan->scattered)                    /* owners of several ranges: owners.c */
+    if (a->plan->scattered)                    /* owners.c tests such plans */
         return KCP_NA;
     const int status = flags & NOTHING ? KCP_OK : program(&x);
     for (int j = 0; j < x.ngot; j++) free(x.got[j]);
@@ -147,13 +147,13 @@ MUTANT(first_seq, FIRST_SEQ,
 MUTANT(undecayed, UNDECAYED, "errata 1: the map's delta rule uses the undecayed state");
 MUTANT(decay_first, DECAY_FIRST, "errata 7: the map computes v_new from the decayed h");
 MUTANT(M_no_decay, M_DECAY, "M is a product of I - kg^T w, without the decays");
-MUTANT(stale_gate, STALE_GATE, "the map decays by G of the chunk's last row but one");
+MUTANT(stale_gate, STALE_GATE, "the map decays by G of the chunk's second-last row");
 MUTANT(last_chunk, LAST_CHUNK, "sends the map of the last chunk, not of all");
 MUTANT(windows_turned, WINDOWS_TURNED,
        "the map applies the second half of a segment before the first");
 MUTANT(window_left, WINDOW_LEFT, "the map omits the second half of a segment");
 MUTANT(window_early, WINDOW_EARLY,
-       "the second half of the map reads the previous chunk's factors");
+       "in a segment's second half, each chunk reads the factors of the chunk before");
 MUTANT(ungated, UNGATED, "errata 10: kg of GDN omits exp2(G_last - G)");
 MUTANT(wrong_head, WRONG_HEAD, "HV > H: uses the map of the query head");
 MUTANT(empty_is_zero, EMPTY_IS_ZERO, "an empty rank sends M = 0, not the identity");
@@ -165,7 +165,6 @@ MUTANT(no_layout, NO_LAYOUT, "treats layout [V,K] as [K,V]");
 MUTANT(own_scale, OWN_SCALE, "errata 15: scales by K^-1/2, not by argument 'scale'");
 MUTANT(ht_early, HT_EARLY, "ht is the state before the last segment, not after it");
 MUTANT(empty_ht, EMPTY_HT, "ht of a sequence without tokens is 0, not h0");
-MUTANT(uncarried, UNCARRIED,
-       "the scan starts every chunk but the first from state 0");
+MUTANT(uncarried, UNCARRIED, "each chunk except the first starts from state 0");
 MUTANT(gate_stride, GATE_STRIDE, "HV > H: raw gates have row stride H, not HV");
 MUTANT(writes_nothing, NOTHING, "returns at once");

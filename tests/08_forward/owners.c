@@ -121,12 +121,12 @@ static int relinked(void *args, enum relink how, const char *stage)
 MUTANT(m08_by_shard, "08_forward", "mutant_owners_by_shard", BY_SHARD,
        "applies all maps of a rank together, as if it had one range");
 MUTANT(m08_unmirrored, "08_forward", "mutant_owners_unmirrored", UNMIRRORED,
-       "zigzag: assigns the second ranges in rank order, not in reverse");
+       "zigzag: takes the second ranges in rank order, not in reverse");
 MUTANT(m08_swapped, "08_forward", "mutant_owners_swapped", SWAPPED,
        "applies the maps of two segments in reverse order");
 MUTANT(m13_by_shard, "13_backward", "mutant_owners_by_shard", BY_SHARD,
        "applies all maps of a rank together, as if it had one range");
 MUTANT(m13_unmirrored, "13_backward", "mutant_owners_unmirrored", UNMIRRORED,
-       "zigzag: assigns the second ranges in rank order, not in reverse");
+       "zigzag: takes the second ranges in rank order, not in reverse");
 MUTANT(m13_swapped, "13_backward", "mutant_owners_swapped", SWAPPED,
        "applies the maps of two segments in reverse order");

@@ -1,4 +1,4 @@
-/* split_sequence.c -- checks how a rank cuts segments into parts (strips) for all SMs.
+/* split_sequence.c -- checks how segments are cut into strips (parts) to use all SMs.
  *
  * Book: chapter 18.  Checked by: itself, against all possible cuts.
  * Next: ref/09_chunk_backward.c. */
@@ -33,7 +33,7 @@ static int cheapest(struct kcp_report *rep)
         EXPECT(rep, cost <= least, "HV %d: cost %g, optimum %g", HV, cost, least);
         cut += L > 0;
     }
-    EXPECT(rep, cut > 50 && cut < 300, "%d of 300 batches are cut, not 51 to 299", cut);
+    EXPECT(rep, cut > 50 && cut < 300, "%d of 300 batches cut, expected 51-299", cut);
     return KCP_OK;
 }
 KCP_CHECK(check_08_cheapest) = { "08_forward", "strips_cheapest",
@@ -130,7 +130,8 @@ static int windows(struct kcp_report *rep)
                    "%d chunks: %d windows; %d cost less", NC, n, m);
         many += n > 2;
     }
-    EXPECT(rep, many > 100, "%d of 2000 calls use over 2 launches, not > 100", many);
+    EXPECT(rep, many > 100, "%d of 2000 calls use over 2 launches, expected over 100",
+           many);
     return KCP_OK;
 }
 KCP_CHECK(check_08_windows) = { "08_forward", "strips_windows",
@@ -200,8 +201,8 @@ static int walks(struct kcp_report *rep)
             seen[m] += walk_is_wrong(NC, strip, leaves, (enum walk_mistake)m);
     }
     EXPECT(rep, seen[TURNED] > 250 && seen[NO_LAST] > 250 && seen[EARLY] > 250,
-           "errors found in %d, %d and %d of 500 walks, not over 250", seen[TURNED],
-           seen[NO_LAST], seen[EARLY]);
+           "errors found in %d, %d and %d of 500 walks, expected over 250 each",
+           seen[TURNED], seen[NO_LAST], seen[EARLY]);
     return KCP_OK;
 }
 KCP_CHECK(check_08_walks) = { "08_forward", "walks",

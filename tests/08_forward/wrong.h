@@ -27,8 +27,8 @@ struct fore {
     double *q, *k, *g, *G, *beta, *u, *w, *kg, *qg, *Aqk;
 };
 
-/* Applies all chunks of segment s to columns [c0,c1) of X [K,ld]. `row` is scratch
- * memory for v_new. If pre is 1, X is a map, and x->f selects errors. */
+/* Applies all chunks of segment s to columns [c0,c1) of X [K,ld]. `row` is memory for
+ * v_new. If pre is 1, X is a map, and x->f selects errors. UNGATED acts always. */
 void fore_advance(const struct fore *x, int n, int s, int c0, int c1, int ld, double *X,
                   double *row, int pre);
 /* Copies a head of sequence n from h0 to S [K,ld], or from S to ht if `out` is 1. */

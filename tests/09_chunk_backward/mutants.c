@@ -144,7 +144,7 @@ MUTANT(transposed, TRANSPOSED, "dAqk = scale v_new dO^T");
 MUTANT(no_diagonal, NO_DIAGONAL, "Aqk and dAqk omit their diagonal");
 MUTANT(wrong_head, WRONG_HEAD, "GDN, HV > H: reads q and k of head n % H");
 MUTANT(stale_gate, STALE_GATE,
-       "off by one: decays by G of the chunk's last row but one");
+       "off by one: decays by G of the chunk's second-last row");
 MUTANT(ignores_cu, NO_RESET, "passes dS from a sequence to the previous sequence");
 MUTANT(no_local, NO_LOCAL, "dU omits dv_local");
 MUTANT(uncarried, UNCARRIED, "each chunk except the last starts from dS = 0");
