@@ -1,6 +1,6 @@
 /* 01_step.c -- computes the gated delta rule token by token, and its adjoint.
  *
- * Book: chapter 01.  Checked by: tests/01_step/checks.c (finite differences).
+ * Book: chapter 01.  Checked by: tests/01_step/checks.c (complex step).
  * Next: ref/02_gate.c.
  *
  * Tests compare the results of all later stages with this file. */
