@@ -165,15 +165,15 @@ static int bytes(struct kcp_report *rep)
         for (uint32_t j = 0; j < s.items; j++) {
             if (!strcmp(s.item[j].name, kept[i].name)) found = s.item[j].bytes;
             EXPECT(rep, s.item[j].at == end && kcp_saved_at(&s, s.item[j].name) ==
-                   (char *)&s + end, "%s is at %llu, not %zu, or not found",
+                   (char *)&s + end, "%s at byte %llu, expected %zu, or lookup fails",
                    s.item[j].name, (unsigned long long)s.item[j].at, end);
             end += (s.item[j].bytes + 63) / 64 * 64;
         }
         EXPECT(rep, found == kept[i].bytes && s.bytes == end, "format %d, %s, R %d, "
-               "save %d: %s has %zu bytes, not %zu; block has %llu bytes, not %zu",
+               "save %d: %s has %zu bytes, expected %zu; block has %llu, expected %zu",
                kept[i].format, model_name[kept[i].model], kept[i].R, kept[i].save,
                kept[i].name, found, kept[i].bytes, (unsigned long long)s.bytes, end);
-        EXPECT(rep, !kcp_saved_at(&s, "v"), "the block has v, but the caller passes v");
+        EXPECT(rep, !kcp_saved_at(&s, "v"), "the block has v, an input of backward");
     }
     return KCP_OK;
 }

@@ -35,14 +35,14 @@ static int canonical(struct kcp_report *rep)
     return each_model(rep, BATCH "L=48", canonical_reference);
 }
 KCP_CHECK(check_13_canonical) = { "13_backward", "canonical",
-    "canonical segments give equal bits for R = 1, 2, 3, 4, 7 and 8, also of dA_log "
-    "and ddt_bias", canonical };
+    "canonical segments give equal bits of all outputs, including dA_log and ddt_bias, "
+    "for R = 1, 2, 3, 4, 7 and 8", canonical };
 
-/* Compares bit by bit the results with each mode of saving tensors. On a GPU, modes
- * light and recompute give equal bits only if one kernel normalises q and k in both
- * passes. Cases with odd ids (id=1) meet this condition, because one layer runs both
- * passes. Save-all gives these bits only for blocks of format `chunks`, where
- * forward's scan stores the states that backward would recompute. */
+/* Checks that all modes of saving tensors give equal bits. On a GPU, modes light and
+ * recompute give equal bits only if one kernel normalises q and k in both passes. Cases
+ * with odd ids (id=1) meet this condition, because one layer runs both passes. Save-all
+ * gives these bits only for blocks of format `chunks`, where forward's scan stores the
+ * states that backward would recompute. */
 static int modes_agree(struct kcp_report *rep, const struct kcp_variant *v,
                        const char *words)
 {
@@ -115,13 +115,13 @@ static void launches(struct kcp_report *rep, const struct kcp_plan *p, int r,
         const int given = p->seg[p->ctx[r].seg0 + s].last;
         EXPECT(rep, !(first & second) &&
                ((first | second) & ~KCP_JOB_DH_EXT) == (states | KCP_JOB_REVERSE),
-               "rank %d segment %d: jobs %d in launch 1, %d in 2", r, s, first, second);
+               "rank %d, segment %d: job bits %d in launch 1, %d in 2, expected each "
+               "bit of %d once", r, s, first, second, states | KCP_JOB_REVERSE);
         EXPECT(rep, !needed || first & (KCP_JOB_DH_EXT | KCP_JOB_REVERSE),
                "rank %d, segment %d: dh_ext is needed, but jobs %d do not compute it",
                r, s, first);
         EXPECT(rep, alone || !(first & KCP_JOB_REVERSE) || given,
-               "rank %d, segment %d: the reverse scan runs before dS arrives",
-               r, s);
+               "rank %d, segment %d: the reverse scan runs before dS arrives", r, s);
     }
 }
 

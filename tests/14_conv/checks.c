@@ -1,5 +1,5 @@
 /* checks.c -- compares the convolution with an oracle, its gradients with finite
- * differences, and the bytes between ranks with a count per row.
+ * differences, and the bytes between ranks with a count row by row.
  *
  * Book: chapter 14.  Checked by: tests/14_conv/mutants.c.  Next: ref/15_scan.c.
  * The oracle uses neither the plan nor ranks. */
@@ -124,14 +124,15 @@ static void check_traffic(struct kcp_report *rep, const struct trial *t)
             sum.messages += f.messages;
         }
         EXPECT(rep, sum.bytes == want[r].bytes && sum.messages == want[r].messages,
-               "rank %d: formula gives %d bytes, not %d", r, (int)sum.bytes,
-               (int)want[r].bytes);
+               "rank %d: formula gives %d bytes in %d messages, expected %d in %d", r,
+               (int)sum.bytes, (int)sum.messages, (int)want[r].bytes,
+               (int)want[r].messages);
         sum.bytes += states[r].bytes + gather * (t->R - 1) * row * most * (c->Wc + 1);
         sum.messages += states[r].messages;
         EXPECT(rep, got->collectives >= gather && got->messages == sum.messages &&
-               got->bytes == sum.bytes, "rank %d of %d: %d bytes in %d messages, not "
-               "%d in %d", r, t->R, (int)got->bytes, (int)got->messages, (int)sum.bytes,
-               (int)sum.messages);
+               got->bytes == sum.bytes, "rank %d of %d: sent %d bytes in %d messages, "
+               "expected %d in %d", r, t->R, (int)got->bytes, (int)got->messages,
+               (int)sum.bytes, (int)sum.messages);
     }
 }
 
@@ -186,8 +187,8 @@ static int against_whole(struct kcp_report *rep)
         draw_cuts(&k, 1 + i / KINDS % 9, &random);
         struct verdict v = { .outcome = SKIP };
         judge_case(s, &ref, &k, KCP_F64, &v);
-        EXPECT(rep, v.outcome == PASS, "%s, R = %d: %s differs by %.2g from one rank; "
-               "%s", words, k.call.R, v.worst.field, v.worst.err, v.why);
+        EXPECT(rep, v.outcome == PASS, "%s, R = %d: %s differs by %.2g from that of "
+               "one rank; %s", words, k.call.R, v.worst.field, v.worst.err, v.why);
         for (int pass = 0; pass < 2; pass++) {
             struct trial t = { .stage = s, .variant = &ref, .mem = &host_memory };
             const int status = trial_case(&t, &k, (enum kcp_pass)pass, KCP_F64, why,

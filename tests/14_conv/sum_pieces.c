@@ -1,8 +1,7 @@
 /* sum_pieces.c -- checks kcp_segment_sum for rows so long that they are sent in pieces.
  *
- * Book: chapters 13 and 14.  Checked by: itself, bit by bit on integers.
- * Next: comm/segment_sum.c.
- */
+ * Book: chapters 13 and 14.  Checked by: itself; sums of integers are exact.
+ * Next: comm/segment_sum.c. */
 #include "tests/judge/judge.h"
 
 #include <stdlib.h>
@@ -49,7 +48,7 @@ static int pieces(struct kcp_report *rep)
     for (int r = 0; r < R; r++) {
         EXPECT(rep, !x.wrong[r], "rank %d: %lld wrong sums", r,
                (long long)x.wrong[r]);
-        EXPECT(rep, x.gathers[r] > 1, "rank %d: %lld pieces", r,
+        EXPECT(rep, x.gathers[r] > 1, "rank %d: %lld pieces, expected at least 2", r,
                (long long)x.gathers[r]);
     }
     kcp_plan_free(x.plan);

@@ -113,9 +113,9 @@ static void compare(struct kcp_report *rep, struct job *x, const char *grid,
     for (int r = 0; r < R && !status; r++)
         for (int run = TOGETHER; run < RUNS; run++)
             EXPECT(rep, (x->differ[r][run] > 0) == (run != TOGETHER),
-                   "%s, pass %d, rank %d, run %d: %lld bytes differ from those of "
-                   "single calls",
-                   grid, pass, r, run, (long long)x->differ[r][run]);
+                   "%s, pass %d, rank %d, run %d: %lld bytes differ from single calls, "
+                   "expected %s", grid, pass, r, run, (long long)x->differ[r][run],
+                   run == TOGETHER ? "0" : "more than 0");
     for (int i = 0; i < n; i++) {
         struct rank_args *t = &x->set[i % 2][i / 2 / KCP_CONVS][i / 2 % KCP_CONVS];
         if (t->args) x->mem->free(((struct kcp_conv *)(void *)t->args)->work);

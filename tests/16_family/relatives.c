@@ -75,7 +75,7 @@ static int relatives(struct kcp_report *rep)
         if (!status) status = run(&x, &k);
         const double o = status ? NAN : tensors_apart(&x, &kda, "o");
         const double ht = status ? NAN : tensors_apart(&x, &kda, "ht");
-        EXPECT(rep, o < 1e-12 && ht < 1e-12, "KDA as %s: o %.2g, ht %.2g",
+        EXPECT(rep, o < 1e-12 && ht < 1e-12, "KDA as %s: o is off by %.2g, ht by %.2g",
                model_name[m], o, ht);
         tensor_set_free(&x);
         tensor_set_free(&kda);

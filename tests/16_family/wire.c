@@ -48,7 +48,7 @@ static int count(struct kcp_report *rep, const struct kcp_variant *v,
             int64_t bytes = bytes_of(&k->call, r, pass, m);
             if (pass && !keeps) bytes += bytes_of(&k->call, r, 0, m);
             EXPECT(rep, t.rank[r].traffic.bytes == bytes, "%s %s %s, pass %d, rank %d: "
-                   "%lld bytes, not %lld", v->name, model_name[k->call.model],
+                   "sent %lld bytes, expected %lld", v->name, model_name[k->call.model],
                    kcp_form_names[k->call.form], pass, r,
                    (long long)t.rank[r].traffic.bytes, (long long)bytes);
         }

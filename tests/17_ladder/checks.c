@@ -80,7 +80,7 @@ static int banks(struct kcp_report *rep)
                 byte[l] = y * row[i].pitch + 16 * place;
             }
             const int times = warp_ldmatrix(r, tile, byte, 0);
-            EXPECT(rep, times == row[i].times, "%s: %d reads, not %d", row[i].what,
+            EXPECT(rep, times == row[i].times, "%s: %d reads, expected %d", row[i].what,
                    times, row[i].times);
         }
     return KCP_OK;
@@ -131,7 +131,7 @@ static int sectors(struct kcp_report *rep)
             count[l] = row[i].count;
         }
         const int n = block_load(to, place, from, at, count);
-        EXPECT(rep, n == row[i].sectors, "%s: %d sectors, not %d", row[i].what, n,
+        EXPECT(rep, n == row[i].sectors, "%s: %d sectors, expected %d", row[i].what, n,
                row[i].sectors);
     }
     return KCP_OK;
@@ -189,7 +189,7 @@ KCP_CHECK(check_17_phases) = { "17_ladder", "phases",
     "a phase of an mbarrier completes exactly when all threads and all bytes have"
     " arrived", phases };
 
-/* Checks that a descriptor with one wrong field gives a wrong or NaN result. */
+/* Checks that only descriptors without a wrong field give the right result. */
 static int descriptors(struct kcp_report *rep)
 {
     enum { TILE = TILE_ROWS * TILE_COLUMNS };
@@ -216,8 +216,8 @@ static int descriptors(struct kcp_report *rep)
                 if (!(fabs(d[64 * y + x] - want) <= worst))
                     worst = isnan(d[64 * y + x]) ? 1 : fabs(d[64 * y + x] - want);
             }
-        EXPECT(rep, (worst <= 1e-12) == row[i].same, "descriptor %s: off by %g",
-               row[i].what, worst);
+        EXPECT(rep, (worst <= 1e-12) == row[i].same, "descriptor %s: off by %g, "
+               "expected %s", row[i].what, worst, row[i].same ? "<= 1e-12" : "more");
     }
     return KCP_OK;
 }
