@@ -242,7 +242,7 @@ RECORD(twin, "twin", 0,
 MUTANT(beta_outside, BETA_OUTSIDE, "errata 34: dk_j uses beta_j, not beta_i");
 MUTANT(diagonal, DIAGONAL, "errata 38: dG has terms i = j that do not cancel in bf16");
 MUTANT(last_row, LAST_ROW,
-       "errata 38: dG contains the last row's k dk_s, which bf16 does not cancel");
+       "errata 38: dG contains the last row's k dk_s, which does not cancel in bf16");
 MUTANT(undecayed, UNDECAYED, "errata 1: the delta rule uses the undecayed state");
 MUTANT(no_decay, NO_DECAY, "errata 31: dG_last omits exp2(G_last) sum_v h dS");
 MUTANT(no_rows, NO_ROWS, "errata 31: dG_last omits the sum of k dk_s over rows");
@@ -267,5 +267,5 @@ MUTANT(divided, DIVIDED,
 /* Mutant `rounded` is not judged in bf16, because correct bf16 kernels round A and dU,
  * and this rounding causes errors of equal size. */
 RECORD(rounded, "mutant_rounded", ROUNDED,
-       "rounds dA and dA A^T to bf16 in dL", "any shape, float only");
+       "computes dL from dA and dA A^T rounded to bf16", "any shape, float only");
 MUTANT(writes_nothing, NOTHING, "returns at once");

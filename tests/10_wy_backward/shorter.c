@@ -93,7 +93,7 @@ static void exact_pairs(const struct short_chunk *x, int d, struct sums *s)
 /* Computes the sums for mutant UNROUNDED, from operands scaled by powers of two and
  * rounded to bf16. A pair's terms in dG of rows i and j must cancel. Here these
  * terms differ, because sums of rounded operands are multiplied by unrounded
- * operands. Returns 0 if the exponents differ by more than MOST_SPAN. */
+ * operands. Returns 0 if G falls by more than MOST_SPAN in SPAN rows. */
 static int rounded_pairs(const struct short_chunk *x, int d, struct sums *s)
 {
     const struct kcp_wy_backward *a = x->a;

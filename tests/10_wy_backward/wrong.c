@@ -21,9 +21,9 @@ static void add(const struct kcp_wy_backward *a, const struct kcp_wy_backward *x
             part[p].y[i] += by * part[p].x[i];
 }
 
-/* Adds the error caused by a wrong dw, which is computed from h transposed. The
- * error is the gradient for h transposed minus the gradient for h. Gradients are linear
- * in (dO, dAqk, dU, dh), so dO, dAqk and dh cancel in the error, and are set to 0. */
+/* Adds the error caused by a wrong dw, which is computed from h transposed. The error
+ * is the gradient for h transposed minus the gradient for h. In both, dO,
+ * dAqk and dh are set to 0, so that only dw depends on h. */
 static int dw_turned(void *args)
 {
     const struct kcp_wy_backward *a = args;

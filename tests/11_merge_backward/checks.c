@@ -4,7 +4,7 @@
  */
 #include "tests/03_wy/batch.h"
 
-/* Computes dS = M^T dht + dh_ext per head and stretch (run of tokens). */
+/* Computes dS = M^T dht + dh_ext per head and segment. */
 static void applied(const struct batch *x, double *dS)
 {
     const int K = x->c.K, V = x->c.V;

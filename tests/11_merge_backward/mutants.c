@@ -145,16 +145,16 @@ static int mutate(struct kcp_merge_backward *a, int flags)
 
 RECORD(twin, "twin", 0, "correct: runs the mutants' code without a mistake");
 MUTANT(in_order, IN_ORDER, "errata 17: scans chunks from first to last, not reversed");
-MUTANT(decay_first, DECAY_FIRST, "errata 8: decays dS, then computes dU = kg dS");
+MUTANT(decay_first, DECAY_FIRST, "errata 8: computes dU = kg dS from the decayed dS");
 MUTANT(turned, TURNED, "errata 18: uses M^T instead of M");
 MUTANT(no_end, NO_END, "ignores dht");
 MUTANT(wrong_stretch, WRONG_STRETCH,
-       "off by one: reads dh_end of the previous sequence, not its own");
+       "off by one: reads dh_end of the previous segment, not its own");
 MUTANT(not_wanted, ALL_M, "writes dh_ext and M even if only one is requested");
 MUTANT(no_scale, NO_SCALE, "errata 27: omits scale in qg^T dO");
 MUTANT(no_w, NO_W, "omits - w^T dU, so M is only the decay");
 MUTANT(wrong_head, WRONG_HEAD, "GDN, HV > H: reads q and k of head n % H");
-MUTANT(M_no_decay, M_NO_DECAY, "M is a product of I - w^T kg, without the decays");
+MUTANT(M_no_decay, M_NO_DECAY, "M is a product of I - kg^T w, without the decays");
 MUTANT(no_local, NO_LOCAL, "dU = kg dS omits dv_local");
 MUTANT(ungated, UNGATED, "errata 9, 10: k of GDN omits exp2(G_last - G)");
 MUTANT(stale_gate, STALE_GATE,

@@ -58,5 +58,5 @@ MUTANT(to_last, SHIFTED, "copies the saved state to the last segment, not the fi
 MUTANT(turned, TURNED, "reads the state as [V,K]");
 MUTANT(one_head, ONE_HEAD, "every head gets the state of head 0");
 MUTANT(everywhere, EVERYWHERE, "copies the saved state to all segments, not one");
-MUTANT(from_start, FROM_START, "saves h0, not the first segment's exchanged state");
+MUTANT(from_start, FROM_START, "saves the first segment's h0, not its h_in");
 MUTANT(writes_nothing, NOTHING, "returns at once");

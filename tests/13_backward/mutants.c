@@ -116,29 +116,29 @@ static int mutate(const struct kcp_backward *a, struct mistake m)
 RECORD(twin, "twin", "correct: runs the mutants' code without a mistake", .flags = 0);
 MUTANT(undecayed, "errata 1: applies the delta rule to the undecayed state",
        .wy10 = &m10_undecayed);
-MUTANT(last_map, "errata 6: sends the map of a rank's last sequence, not its first",
+MUTANT(last_map, "errata 6: sends the map of a rank's last segment, not its first",
        .flags = LAST_MAP);
 MUTANT(h_decayed, "errata 7: computes v_new from the decayed h",
        .c04 = &m04_decay_first);
-MUTANT(dS_decayed, "errata 8: the map decays dS, then computes dU = kg dS",
+MUTANT(dS_decayed, "errata 8: the map computes dU = kg dS from the decayed dS",
        .m11 = &m11_decay_first);
-MUTANT(dS_decayed_too, "errata 8: the scan decays dS, then computes dU = kg dS",
+MUTANT(dS_decayed_too, "errata 8: the scan computes dU = kg dS from the decayed dS",
        .c09 = &m09_decay_first);
 MUTANT(in_order, "errata 17: the map's scan visits chunks first to last, not reversed",
        .m11 = &m11_in_order);
 MUTANT(own_M, "errata 18: dS_r = M_r dS_{r+1} + dH_{r+1}", .flags = OWN_M);
 MUTANT(not_turned, "applies M instead of M^T", .flags = NOT_TURNED);
-MUTANT(outward, "errata 19: applies maps in reverse: nearest later rank first",
+MUTANT(outward, "errata 19: applies the nearest later rank's map first, not last",
        .flags = OUTWARD);
 MUTANT(beta_outside, "errata 34: dk_j uses beta_j, not beta_i",
        .wy10 = &m10_beta_outside);
-MUTANT(diagonal, "errata 38: dG has terms that do not cancel in bf16",
+MUTANT(diagonal, "errata 38: dG has terms i = j that do not cancel in bf16",
        .wy10 = &m10_diagonal);
 MUTANT(divided, "multiplies dbeta by beta / (beta + 1e-10), which is 0 at beta = 0",
        .wy10 = &m10_divided);
 MUTANT(no_dht, "ignores dht", .flags = NO_DHT);
 MUTANT(no_dht_map, "dh_ext starts from 0 instead of dht", .m11 = &m11_no_end);
-MUTANT(head_0, "sent dS decays by gates of head 0, so all ranks except the last"
+MUTANT(head_0, "each head's dh_ext decays by head 0's gates, so all ranks but the last"
        " get wrong gradients (as in a released library)", .m11 = &m11_head_0);
 MUTANT(uncarried, "the reverse scan starts each chunk from dS = 0",
        .c09 = &m09_uncarried);
@@ -146,7 +146,7 @@ MUTANT(last_chunk, "sends only the map of the last chunk", .m11 = &m11_last_chun
 MUTANT(no_exchange, "sets dS to 0 at all cuts", .flags = NO_EXCHANGE);
 MUTANT(neighbour, "dS is only dh_ext of the next segment", .flags = NEIGHBOUR);
 MUTANT(twice, "applies the farthest map twice", .flags = TWICE);
-MUTANT(no_state, "recomputes h from 0, not from forward's merged state",
+MUTANT(no_state, "recomputes h from 0, not from the state that forward saved",
        .flags = NO_H0);
 MUTANT(own_sum, "does not sum dA_log and ddt_bias over ranks", .flags = OWN_SUM);
 MUTANT(all_dh0, "writes dh0 on ranks without the sequence's start", .flags = ALL_DH0);
@@ -167,7 +167,7 @@ MUTANT(unrounded, "multiplies sums of rounded operands by unrounded operands",
 
 /* The next variants cut sequences into parts called strips (chapter 18). */
 RECORD(twin_strips, "twin_strips", "correct: cuts into strips", .flags = STRIPS);
-MUTANT(strips_outward, "applies the parts' maps in reverse: nearest later part first",
+MUTANT(strips_outward, "applies the nearest later part's map first, not last",
        .flags = STRIPS | OUTWARD);
 MUTANT(strips_not_turned, "applies M of a strip (a part) instead of M^T",
        .flags = STRIPS | NOT_TURNED);
@@ -187,5 +187,5 @@ MUTANT(other_v_new, "in mode save-all, reads v_new of the next value head",
        .flags = OF_BLOCK | OTHER_HEAD);
 MUTANT(light_gate, "in mode light, recomputes factors without dt_bias",
        .flags = OF_BLOCK | WRONG_GATE);
-MUTANT(light_rows, "in mode light, does not normalize q and k again",
+MUTANT(light_rows, "in mode light, does not normalise q and k again",
        .flags = OF_BLOCK | AS_GIVEN);

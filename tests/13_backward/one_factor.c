@@ -2,12 +2,12 @@
  *
  * Book: chapter 18, "Backward".  Checked by: the judge, which must reject the mutant
  * and pass the twin.  Next: mutants.c.
- * The kernel computes steps of 32 rows from last to first. It stores X = 2^(E - a) dS
- * for dS at a step's end. E is the sum of the step's log2 decays, a the sum up to row
- * 15 and G the sum up to any row. From a step (with a') to the step before it (with E
- * and a), X is multiplied by 2^(E - a + a'), which in fp32 is 0 below 2^-126. The
- * factor 0 is wrong, because a row needs X / 2^(G - a). This quotient is not small if
- * G is near E. */
+ * The mutant imitates a kernel that computes steps of 32 rows from last to first. The
+ * kernel stores X = 2^(E - a) dS for dS at a step's end. E is the sum of the step's
+ * log2 decays, a the sum up to row 15 and G the sum up to any row. X contains X' of the
+ * following step, whose a is a', times 2^(E - a + a'). In fp32 this factor is 0 below
+ * 2^-126. This 0 is wrong, because a row needs X / 2^(G - a), which is not small if G
+ * is near E. */
 #include "ref.h"
 
 #include <math.h>

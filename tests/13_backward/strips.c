@@ -4,7 +4,7 @@
  * Book: chapter 18, "Fill the processors".  Checked by: the judge.
  * Next: tests/13_backward/checks.c.
  * A plan for one rank has the strips as segments. The state at the start of a strip
- * comes from forward. The mutants combine the strips' maps wrongly. */
+ * comes from forward. Mutants combine maps wrongly, read a wrong state or omit dht. */
 #include "wrong.h"
 
 /* Returns the tokens per strip: C strip_chunks, or C if strip_chunks is 0. */

@@ -57,8 +57,8 @@ static int64_t shard_token(const struct kcp_plan *p, int64_t i)
     return kcp_plan_token(p, i < p->T ? i : p->T - 1);
 }
 
-/* Copies row t of `all` to `buf` for the rank that owns token `at`. Errors in `flags`
- * select another row, or 0 if the rank would not receive the row. */
+/* Copies row t of `all` to `buf` for the rank that owns token `at`. An error's flag
+ * selects another row, or 0 if with this error the rank would not receive the row. */
 static const double *row_for(const struct kcp_conv *a, const double *all, int64_t at,
                              int64_t t, int flags, double *buf)
 {
@@ -302,13 +302,13 @@ MUTANT(shift_sign, SHIFT_SIGN, "the token shift is x_t - x_{t-1}");
 MUTANT(local_sum, LOCAL_SUM, "does not sum dweight and dbias over ranks");
 MUTANT(not_causal, NOT_CAUSAL, "y of token t also reads x of token t + 1");
 MUTANT(no_bias, NO_BIAS, "ignores the bias");
-MUTANT(shard_before, SHARD_BEFORE, "takes the shard's rows before a range as halo");
+MUTANT(shard_before, SHARD_BEFORE, "takes the halo in shard order, not token order");
 MUTANT(rank_before, RANK_BEFORE, "the halo is the previous rank's last rows");
 MUTANT(shard_after, SHARD_AFTER,
-       "takes the shard's rows after a range as the halo of gradients");
+       "takes the halo of gradients in shard order, not token order");
 MUTANT(no_x0, NO_X0, "uses zeros instead of x0");
 MUTANT(x0_next, X0_NEXT, "reads x0 of the next sequence");
-MUTANT(x0_late, X0_LATE, "reads x0 one row late");
+MUTANT(x0_late, X0_LATE, "reads row k - 1 of x0, not row k");
 MUTANT(x0_first_rank, X0_FIRST_RANK, "only the sequence's first rank reads x0");
 MUTANT(dx0_here, DX0_HERE, "dx0 omits the terms of later ranks");
 MUTANT(dxt_dropped, DXT_DROPPED, "omits dxt, the gradient of a sequence's last rows");
@@ -317,7 +317,7 @@ MUTANT(dxt_past_start, DXT_PAST_START,
 MUTANT(dw_no_x0, DW_NO_X0, "dweight omits the rows of x0");
 MUTANT(xt_zeros, XT_ZEROS, "if a sequence is shorter than xt, xt has 0, not x0");
 MUTANT(xt_late, XT_LATE, "xt ends one row too early");
-MUTANT(empty_forgets, EMPTY_FORGETS, "xt of a sequence without tokens is zero");
+MUTANT(empty_forgets, EMPTY_FORGETS, "xt and dx0 of a sequence without tokens are 0");
 MUTANT(writes_nothing, NOTHING, "returns at once");
 
 static int twin(void *args)

@@ -228,8 +228,8 @@ MUTANT(spikes_turned, SPIKES_TURNED, "W_alpha multiplies the spikes in reverse o
 MUTANT(one_beta, ONE_BETA, "all heads use w_beta of head 0");
 MUTANT(wrong_group, WRONG_GROUP, "value head n reads query head n % H");
 MUTANT(drop_decays, DROP_DECAYS, "a dropped token decays the state");
-MUTANT(drop_emits, DROP_EMITS, "a dropped token has its own output, not the last one");
-MUTANT(drop_zero, DROP_ZERO, "a dropped token's output is zero, not the last one");
+MUTANT(drop_emits, DROP_EMITS, "a dropped token computes o instead of repeating it");
+MUTANT(drop_zero, DROP_ZERO, "a dropped token's o is 0 instead of a repeated o");
 MUTANT(repeat_once, LAST_IS_LAST, "the second of two dropped tokens has output 0");
 MUTANT(repeat_local, REPEAT_LOCAL, "a repeated output does not reach the next rank");
 MUTANT(runs_on, RUNS_ON, "a repeated output is passed to the next sequence");
@@ -238,7 +238,7 @@ MUTANT(silent_talks, TALKS, "ignores the mask 'active'");
 MUTANT(not_owed, NOT_OWED, "omits gradients of repeated outputs");
 MUTANT(owed_local, OWED_LOCAL,
        "gradients of repeated outputs are not passed to other ranks");
-MUTANT(no_sigma, NO_SIGMA, "gradients of gates omit alpha (1 - alpha)");
+MUTANT(no_sigma, NO_SIGMA, "dalpha_base, dbeta_base omit the sigmoid's derivative");
 MUTANT(local_sum, LOCAL_SUM, "does not sum dW_alpha and dw_beta over ranks");
 MUTANT(no_beta_spike, NO_BETA_SPIKE, "dspike omits beta's term");
 

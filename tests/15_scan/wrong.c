@@ -3,7 +3,7 @@
  * Book: chapter 15.  Checked by: the judge, which must reject each mutant.
  * Next: ref/16_family.c.
  * The scan composes and applies maps through struct kcp_mapops. Wrong map operations
- * therefore show that the judge finds errors in order, offsets and tiles.
+ * therefore test whether the judge finds errors in the order of maps, in h and in M.
  */
 #include "tests/judge/judge.h"
 #include <stdlib.h>
@@ -66,7 +66,7 @@ static int with(void *args, const struct kcp_mapops *ops)
     }                                                                                 \
     KCP_VARIANT(spike_##ident) = { "15_scan", #ident, why, KCP_F64, KCP_HOST, "any",  \
                                    run_##ident, NULL };
-OPS(twin_scan, ref_mapops.compose, ref_mapops.apply, "correct: always uses the scan")
+OPS(twin_scan, ref_mapops.compose, ref_mapops.apply, "correct: no wrong operation")
 OPS(mutant_order, in_wrong_order, ref_mapops.apply, "composes in the wrong order")
 OPS(mutant_no_earlier_h, no_earlier_h, ref_mapops.apply, "compose omits earlier h")
 OPS(mutant_down_as_is, ref_mapops.compose, as_it_is, "down-sweep applies no map")

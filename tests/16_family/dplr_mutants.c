@@ -96,7 +96,7 @@ static const struct family_model model = { "dplr", 2, NULL, NULL, form, form_bac
 
 #define DPLR(ident, flag, why) WRONG(KCP_DPLR, model, ident, flag, why)
 DPLR(twin_dplr, 0, "correct: runs DPLR")
-DPLR(mutant_dplr_after_decay, AFTER_DECAY, "a multiplies the state after its decay")
+DPLR(mutant_dplr_after_decay, AFTER_DECAY, "a^T S reads S after decay, not before")
 DPLR(mutant_dplr_no_Aak, NO_AAK, "a^T S omits k v of earlier tokens of the chunk")
 DPLR(mutant_dplr_no_Aab, NO_AAB, "a^T S omits b u of earlier tokens of the chunk")
 DPLR(mutant_dplr_w_sign, W_SIGN, "uses a wrong sign of w")
