@@ -63,8 +63,8 @@ static __device__ __forceinline__ int column_in(int c, int j)
     return 8 * c + threadIdx.x % 4 * 2 + j % 2;
 }
 
-// Computes x += X H^T and y += Y H^T, with X and Y [64,depth], H [16,depth], and row
-// stride depth + PAD.
+// Computes x += X H^T and, if `two` is set, y += Y H^T, with X and Y [64,depth], H
+// [16,depth], and row stride depth + PAD.
 template <int depth, int two>
 static __device__ __forceinline__ void rows_by_rows(slab &x, slab &y, const bf16 *X,
                                                     const bf16 *Y, const bf16 *H)
@@ -104,7 +104,7 @@ static __device__ __forceinline__ void transposed_by_columns(slab &d, const bf16
     }
 }
 
-// Stores a warp's [64,16] result as bf16 to 64 rows of a tensor. Two lanes exchange
+// Stores the first `len` rows of a warp's [64,16] result as bf16. Two lanes exchange
 // halves, so each lane stores four columns, and a row's 16 columns fill one 32-byte
 // sector.
 static __device__ __forceinline__ void store_slab(bf16 *to, int stride, int len,

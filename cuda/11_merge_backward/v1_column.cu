@@ -6,8 +6,7 @@
 
 // Runs chapter 09's reverse scan on the augmented gradient [dh_ext | N], which starts
 // from [dh_end | I]. Columns of N have no dv_local and no dO, so the scan ends with N =
-// M^T. The transpose of N, M, is stored. Bound: latency of sequential chunks. All sums
-// are in fp32.
+// M^T. The kernel stores M. Bound: latency of sequential chunks. All sums are in fp32.
 
 // Processes one chunk for one column y of the augmented gradient: x = kg y + dv_local,
 // then y <- Lambda y + scale qg^T dO - w^T x.

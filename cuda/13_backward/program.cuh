@@ -71,8 +71,8 @@ static int recompute(struct backward *x)
     return status ? status : x->t.chunk(&chunk);
 }
 
-// Runs one part of chapter 09's kernels: before the exchange KCP_LOCAL, and after the
-// exchange KCP_REVERSE, which scans strips (parts of segments).
+// Runs one part of chapter 09's kernels: KCP_LOCAL before the exchange or, after the
+// exchange, KCP_REVERSE, which scans strips (parts of segments).
 static int chunks(struct backward *x, int part)
 {
     const struct kcp_call *call = (const struct kcp_call *)&x->a;

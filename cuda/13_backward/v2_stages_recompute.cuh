@@ -4,16 +4,16 @@
 #include "v2_stages_recompute_rows.cuh"
 
 // Computes G, u, w, and for KDA kg and qg, as in chapters 02 and 03. The scores and the
-// inverse are not needed, because forward saved q, k, beta and A. One product gives [w
-// | u] = A [beta k~ | beta v].
+// inverse are not needed, because forward saved A. One product gives [w | u] = A [beta
+// k~ | beta v], with k~ = exp2(G) k.
 //
-// Bound: memory. Per token and head, the kernel reads q, k, v, g (8 K bytes) and A (2
-// C), and writes G (4 K) and u, w, kg, qg (8 K). At K = V = 128, this is 2690 bytes, or
-// 0.49 ms for 8192 tokens of 96 heads. The kernels of 02 and 03 take 1.8 ms. A block
-// issues all reads at once: g to registers, other arrays to shared memory. An SM has
-// three blocks, whose phases overlap. A thread processes K/16 tokens of four channels.
-// There are four barriers: after the copies and partial sums have arrived, after X is
-// stored, after X has been read, and after [w | u] is stored.
+// Bound: memory. Per token and head, the kernel reads q, k, v, g (8 K bytes), A (2 C)
+// and beta (4), and writes G (4 K) and u, w, kg, qg (8 K). At K = V = 128, this is 2692
+// bytes, or 0.49 ms for 8192 tokens of 96 heads. The kernels of 02 and 03 take 1.8 ms.
+// A block issues all reads at once: g to registers, other arrays to shared memory. The
+// phases of an SM's three blocks overlap. For KDA, a thread processes K/16 tokens of
+// four channels, and there are four barriers: after the copies and partial sums have
+// arrived, after X is stored, after X has been read, and after [w | u] is stored.
 
 // Computes X <- A X, with A lower triangular. A warp computes 16 rows and half of the
 // columns, in two passes.
@@ -114,8 +114,8 @@ static int launch_recompute(const struct kcp_gate *f, const struct kcp_wy *a)
     return launched();
 }
 
-// Returns KCP_NA for unsupported shapes. The caller then runs the kernels of chapters
-// 02 and 03 instead.
+// Returns KCP_NA for unsupported shapes and for arrays not aligned to 16 bytes. The
+// caller then runs the kernels of chapters 02 and 03 instead.
 static int v2_recompute(const struct kcp_gate *f, const struct kcp_wy *a)
 {
     const void *p[] = { f->g_raw, f->dt_bias, a->q, a->k, a->v, a->G, a->A, a->u, a->w,

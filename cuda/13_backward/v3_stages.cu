@@ -1,13 +1,13 @@
-// v3_stages.cu -- the whole backward from chunk factors (chapter 18), by v2's kernels.
+// v3_stages.cu -- the whole backward by v2's kernels, for chapter 18's saved blocks.
 // Book: chapter 13, "Code: kernels".  Checked by: tests/13_backward/checks.c.
-// Next: ../18_hopper/v4_scans_finish_sm90.cu, for most calls.
+// Next: ../18_hopper/v4_scans_finish_sm90.cu.
 #include "cuda/host/stages_v2.cuh"
 #include "program.cuh"
 #include "realigned.cuh"
 
-// This backward runs if chapter 18's kernels do not support the call: other sizes, or
-// arrays that are not aligned to 16 bytes. This backward reads only saved states and
-// maps, and recomputes the results of chapters 02 and 03.
+// This backward runs if chapter 18's kernels do not support the call's sizes, or if an
+// array is not aligned to 16 bytes. Of the saved block, this backward reads only states
+// and maps, so the results of chapters 02 and 03 are recomputed.
 static int run(void *args)
 {
     struct kcp_backward a = *(const struct kcp_backward *)args;
@@ -33,6 +33,6 @@ static size_t work(const void *args)
 }
 
 KCP_VARIANT(backward_v3_stages) = {
-    "13_backward", "v3_stages", "recomputes chapters 02 and 03 from chunk factors",
+    "13_backward", "v3_stages", "recomputes chapters 02 and 03 from the inputs",
     KCP_BF16, KCP_DEVICE, "K, V 64 or 128, C 64; saved format chunks; sm_90a", run,
     work };

@@ -20,8 +20,8 @@ struct stretch {
 
 // A call, its states, and its arrays in the workspace. `before` has the rows before a
 // cut between ranks. `dpre` [T+na,D] has the gradients of the pre-activation. `chunk`
-// [NC,n] and `mine` [rows,n] have the sums of each chunk and each stretch. `all`
-// [R,rows,n] has the sums of all ranks, and `sum` [n] has the total.
+// [NC,n] and `mine` [rows,n] have the sums of each chunk and each stretch, with n = D
+// (Wc + 1). `all` [R,rows,n] has the sums of all ranks, and `sum` [n] has the total.
 struct conv {
     struct conv_call a;
     struct conv_states st;
@@ -101,7 +101,7 @@ static __global__ void into_x(const struct conv x, const struct stretch s, int e
     else ((X *)x.a.dx)[t * x.a.D + d] = dx;
 }
 
-// If a sequence ends with this token range, copies its last Wc - 1 rows to xt.
+// Copies to xt the last Wc - 1 rows of the sequence, which ends with this range.
 template <class X>
 static __global__ void last_rows(const struct conv x, const struct stretch s)
 {

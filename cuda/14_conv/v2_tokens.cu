@@ -25,7 +25,7 @@ struct calls { struct conv of[CALLS]; };
 
 // A thread's run: x.run chunks of stretch s (a token range of one sequence), starting
 // at chunk c. `d` is the thread's first channel. If z.len is 0, the thread has no work.
-// With several stretches, the grid has one block for every chunk, and a block exits if
+// With several stretches, the grid has blocks for every chunk, and a block exits if
 // its chunk is not the first of a run. Rarely executed code calls run_of_thread again
 // instead of keeping the result in registers.
 struct run { struct token_range z; int c, d, s; };
@@ -353,8 +353,8 @@ static unsigned blocks_of(const struct conv *x)
 
 // Returns the number of chunks per run in backward. For a single token range, this
 // number minimizes the predicted time: blocks run in waves, and a run takes the time of
-// its tokens plus the time of OF_RUN tokens. In a canonical plan, results must not
-// depend on the number of ranks, so the number of chunks is fixed.
+// its tokens plus the time of OF_RUN tokens. With several ranges, or in a canonical
+// plan, whose results must not depend on the number of ranks, the number is FIXED.
 static int run_of_backward(const struct conv_call *a)
 {
     enum { FIXED = 2, MOST = 8, OF_RUN = 20 };
@@ -461,8 +461,7 @@ static int forward(const struct conv *x, int n)
     return status;
 }
 
-// Receives the rows of x before this rank's rows. All calls read the first call's table
-// of bounds.
+// Receives the rows of x before this rank's rows.
 static int bring_x(const struct kcp_conv *c, const struct conv *x)
 {
     const struct conv_call *a = &x->a;
@@ -479,7 +478,7 @@ static int run_width(const struct kcp_conv *const *c, const struct conv *x, int 
     int status = KCP_OK;
     for (int i = 0; i < n && !status; i++) status = bring_x(c[i], &x[i]);
     if (status) return status;
-    write_bounds(x);
+    write_bounds(x);                     // all calls read the first call's bounds
     return x->a.pass == KCP_FORWARD ? forward<Wc, STATES, CALLS>(x, n)
                                     : backward<Wc, STATES, CALLS>(x, n);
 }
@@ -520,9 +519,9 @@ static int run(void *args)
     return run_calls<1>(&args, 1);
 }
 
-// Backward over several ranks runs call by call, because a call exchanges its sums
-// before the next call exchanges its halos. If one rank launched all calls together,
-// but another rank with unaligned arrays did not, the order of messages would differ.
+// Returns KCP_NA for backward over several ranks: the caller then runs one call after
+// another, each exchanging halos, then sums. In a common launch, all halos precede all
+// sums. A rank with unaligned arrays cannot use it, so ranks' messages would not match.
 int cuda_convs(void *const *args, int n)
 {
     const struct kcp_call *c = (const struct kcp_call *)args[0];

@@ -7,10 +7,10 @@
 enum { WC_MAX = 4 };
 
 // Columns of table `bounds`, in local token numbers. The table has one row per stretch
-// (a local token range of one sequence). START and STOP are the bounds of the sequence.
-// A bound that is more than WC_MAX tokens outside the contiguous local tokens around
-// the stretch is moved to that distance. LOW to HIGH_AT describe these contiguous
-// tokens and their halos (struct surround).
+// (a local token range of one sequence). START and STOP are the bounds of the sequence,
+// clamped to WC_MAX tokens outside the contiguous local tokens around the stretch, so
+// that they fit in an int. LOW to HIGH_AT describe these contiguous tokens and their
+// halos (struct surround).
 enum { START, STOP, LOW, HIGH, LOW_AT, HIGH_AT, BOUNDS };
 struct conv {
     struct conv_call a;
@@ -20,7 +20,7 @@ struct conv {
     float *chunk, *mine, *all, *sum;     // sums: runs [NC,n], stretches, ranks; total
     int *bounds, *edge_token;            // [NS,BOUNDS]; [edge]
     int *sequence;                       // [NS]: the sequence of a stretch
-    int64_t nb, na, rows, n;
+    int64_t nb, na, rows, n;             // n = D (Wc + 1)
     int run;                             // chunks per run of a thread
     unsigned blocks;                     // of the main kernel, for this call
 };

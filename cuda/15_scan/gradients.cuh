@@ -6,10 +6,10 @@
 
 #include "token.cuh"
 
-// Computes the gradients of one token per block. S is the state before the token, S_d =
-// diag(alpha) S, and S' is the state after the token. In the first half, a thread
-// computes a column: F = dS + q dO^T, e = v - S_d^T k, z = F^T k. In the second half, a
-// warp computes a row, with lanes over v:
+// Computes the gradients of one token and head per block. S is the state before the
+// token, S_d = diag(alpha) S, S' is the state after the token, and dS the gradient from
+// later tokens. In the first half, a thread computes a column: F = dS + q dO^T, e = v -
+// S_d^T k, z = F^T k. In the second half, a warp computes a row, with lanes over v:
 //   dq = S' dO      dk = beta (F e - S_d z)      dalpha = sum_v (F - beta k z^T) S
 // Bound: memory, because two states are read twice per token. The gradients dq and dk
 // of a value head are stored in dq_part and dk_part [C,HV,K]. Three barriers separate
@@ -112,8 +112,8 @@ static __global__ void into_weights(const struct kcp_scan a, float *part)
     part[c * all + j] = sum;
 }
 
-// If `decay` [HV,K] is NULL, initializes a map to [start | I]. Otherwise (tree.cuh)
-// initializes the map to [start | 0] and `decay` to 1.
+// Initializes a map to [start | I] if `decay` [HV,K] is NULL. Otherwise initializes the
+// map to [start | 0] and `decay` to 1, in the format of tree.cuh.
 static __global__ void begin_map(int K, int V, const float *start, float *decay,
                                  float *map)
 {

@@ -1,4 +1,4 @@
-// repeat.cuh -- dropped tokens, whose outputs repeat earlier outputs, and backward.
+// repeat.cuh -- dropped tokens repeat earlier outputs: forward and backward.
 // Book: chapter 15, "Code: kernels".  Checked by: tests/15_scan/checks.c.
 // Next: program.cuh.
 #ifndef KCP_15_REPEAT_CUH

@@ -12,10 +12,10 @@
 // sum over rows precedes the update. A state or map [HV,K,ld] stays in registers, with
 // its columns divided among warps. A warp has 8 columns. Eight lanes share two columns,
 // and each lane has every eighth group of four rows. So a sum over rows takes three
-// shuffles and no barrier. Because o = S'^T q = S_d^T q + beta (k q) e, the sums S_d^T
-// q and k q use the same three rounds of shuffles. All warps of a block process the
-// same tokens: GROUP tokens are in shared memory while the next group is loaded into
-// registers. One barrier per group suffices, because there are two buffers.
+// shuffles and no barrier. Because o = S_d^T q + beta (k q) e (`emit` in token.cuh),
+// the sums S_d^T q and k q use the same three rounds of shuffles. All warps of a block
+// process the same tokens: GROUP tokens are in shared memory while the next group is
+// loaded into registers. One barrier per group suffices, because there are two buffers.
 enum {
     COLUMNS = 2,
     LANES = 8,
@@ -129,8 +129,8 @@ static __device__ __forceinline__ void rows_of(const float *from, float (&y)[row
 }
 
 // Processes one token: S' = S_d + beta k (v - S_d^T k)^T with S_d = diag(alpha) S, and
-// o = S'^T q. If `back` is set, computes dS <- A^T (dS + q dO^T) instead (A:
-// token.cuh). The array `sum` holds S_d^T k, S_d^T q and k q, in this order.
+// o = S'^T q, from the sums S_d^T k, S_d^T q and k q. If `back` is set, computes dS <-
+// A^T F instead, from the sum F^T k, with F = dS + q dO^T and A as in token.cuh.
 template <int rows, int back, int emits>
 static __device__ __forceinline__ void scan_token(const struct group_storage<rows> &s,
                                                   int g, float (&S)[rows][4][COLUMNS],

@@ -9,9 +9,9 @@
 
 // A tile of n tokens, starting at t0, and the tile's arrays: gates [C,HV,K] and [C,HV],
 // maps [C,HV,K,V+K] and their decays [C,HV,K], states [C,HV,K,V] before and after each
-// token. `fade` is 1 - alpha, accurate even if alpha is close to 1. A masked token has
-// alpha = 1, `fade` = 0 and beta = 0. `dO` [T,HV,V] is do_ plus the gradients of
-// repeated outputs.
+// token. `fade` is 1 - alpha, accurate even if alpha is close to 1. A token that is
+// dropped, or inactive in a head, has alpha = 1, `fade` = 0 and beta = 0. `dO` [T,HV,V]
+// is do_ plus the gradients of repeated outputs.
 struct tile {
     struct kcp_scan a;
     int64_t t0;
@@ -115,9 +115,9 @@ static __global__ void updates(const struct tile x, int back)
     }
 }
 
-// Pass 3 computes o = S'^T q from the state before the token, and stores S' of the last
-// token in S_last. A thread computes one element of o from S_d and k q, without
-// computing S' = S_d + beta k e^T.
+// Pass 3 computes o = S'^T q from the state S before the token, and stores S' of the
+// last token in S_last. With S_d = diag(alpha) S and e = v - S_d^T k, S' equals S_d +
+// beta k e^T. So a thread computes an element of o = S_d^T q + beta (k q) e without S'.
 template <class X>
 static __global__ void emit(const struct tile x, float *S_last)
 {

@@ -13,7 +13,7 @@
 // follow one rule for operands L (left) and R: out = L E + D R + X_L R, with E = D_1 on
 // the columns of X and E = 1 elsewhere. If decay is slow, X is small, and so is the
 // rounding error of X_L R. If decay is fast, D is small. Large terms never cancel.
-//   UP    right <- right o left, in place: rows of L are read before they are written
+//   UP    right <- right o left: L is the right node, read before it is overwritten
 //   DOWN  z [i + d] = the left map, applied to z [i]
 //   ROOT  `to` = the root's map, applied to `from` (V columns, row stride ld)
 //   UNDER root <- root o `from`

@@ -54,7 +54,7 @@ static __global__ void family_pairs_back(const struct family x)
     }
 }
 
-// Gradients of one channel in one chunk. `q` and `k` sum over a group of value heads.
+// Gradients of one channel in one chunk. `q`, `k` are sums over a group of value heads.
 struct channel { float q[CMAX], k[CMAX], b[CMAX], look[CMAX], G[CMAX]; };
 
 // Adds the gradients that come through the states before and after the chunk.

@@ -6,9 +6,9 @@
 
 #include "v2_back_pairs.cuh"
 
-// Pairs within 16 rows are computed one at a time, because blocks would need four
-// mostly masked tiles for each of four block sizes. A pair takes 15 instructions and
-// one exponential per channel, in registers.
+// Pairs within 16 rows are computed one at a time. The tensor core would process each
+// diagonal tile four times, mostly masked: for blocks of 8, 4, 2 and 1 rows. A pair
+// takes 15 instructions and one exponential per channel, in registers.
 
 // Keys, gates and partial sums of gradients of 16 columns j, for one channel.
 struct columns {

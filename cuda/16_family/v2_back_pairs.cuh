@@ -7,15 +7,15 @@
 
 #include "v2_back_states.cuh"
 
-// Computes the tiles below the diagonal, as in chapter 10, for up to four matrices: the
-// gradients of the scores qk, qb, ab and ak. The anchor is one token earlier than in
-// chapter 10, as in v2_form_pairs.cuh. The sum dG uses the rounded bf16 factors that
-// entered the products, because terms of dG cancel only with equal rounding.
+// Processes the tiles below the diagonal of up to four matrices: the gradients of the
+// scores qk, qb, ab and ak. The sum dG uses the rounded bf16 factors that entered the
+// products, because terms of dG cancel only with equal rounding.
 
-// Blocks have size 2^b. `lower` returns whether row i is in the second half of an
-// aligned range of 2^(b+1) rows. `of_row` and `of_column` return the decay relative to
-// the block's anchor, or 0 outside the block. With `early` = 1, the decay is computed
-// from G of the previous row.
+// Of an aligned range of 2^(b+1) tokens, a block has the second half as rows and the
+// first half as columns. Its anchor is the token of its last column (in chapter 10, of
+// the first row). `lower` returns whether token i is in the second half. `of_row` and
+// `of_column` return the decay relative to the anchor, or 0 outside the block. With
+// `early` = 1, the decay is computed from G of the previous row.
 static __device__ __forceinline__ int lower(int i, int b) { return i >> b & 1; }
 
 template <class Storage>
@@ -32,7 +32,7 @@ static __device__ __forceinline__ float of_column(const Storage &s, int j, int d
     return lower(j, b) ? 0.0f : ex2_approx(s.G[anchor][d] - s.G[j + 1][d]);
 }
 
-// Sets two adjacent entries (i0, j0) and (i1, j1) of a tile to 0 outside the blocks.
+// Of two adjacent entries (i0, j0) and (i1, j1), sets those outside all blocks to 0.
 static __device__ __forceinline__ uint32_t mask_entries(uint32_t x, int i0, int j0,
                                                         int i1, int j1, int b)
 {
@@ -72,7 +72,7 @@ static __device__ __forceinline__ void columns_of_tile(uint32_t *a, const bf16 *
     }
 }
 
-// Computes sums over j of tile (I, J). Adds the sums to x (gradient of q) and to y
+// Adds products of tile (I, J) with k and b of its columns to x (gradient of q) and y
 // (gradient of `look`, the vector with which a token reads the state).
 template <class Storage>
 static __device__ __forceinline__ void sum_rows(const Storage &s, int I, int J, int b,
@@ -104,7 +104,7 @@ static __device__ __forceinline__ void sum_rows(const Storage &s, int I, int J, 
     mma_m16n16k16(y, a, k);
 }
 
-// Adds sums over the rows i of tile (I, J) to w (gradient of k) and u (gradient of b).
+// Adds products of tile (I, J)^T with q and `look` to w (gradient of k) and u (of b).
 template <class Storage>
 static __device__ __forceinline__ void sum_columns(const Storage &s, int I, int J,
                                                    int b, int d0, float (*w)[4],
