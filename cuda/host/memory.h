@@ -22,12 +22,12 @@ struct memory {
     const struct kcp_mapops *mapops;
     int   (*gpu)(int i);                      /* selects GPU i for this thread */
     int   (*fill)(void *p, int byte, size_t n);
-    struct CUstream_st *(*stream)(void);      /* non-blocking; NULL if there is none */
+    struct CUstream_st *(*stream)(void);      /* new non-blocking stream; host: NULL */
     void  (*end_stream)(struct CUstream_st *);
     int   (*fill_soon)(void *p, int byte, size_t n);      /* done at the next sync */
     int   (*copy_soon)(void *to, const void *from, size_t n);
     int   (*copy_ends)(void *to, const void *from, size_t n, size_t apart);
-    int   is_far;                             /* 1 if the latency of a copy matters */
+    int   is_far;                             /* 1: a copy is slow to start (GPU) */
 };
 const struct memory *device_memory(void);     /* NULL without a GPU or without CUDA */
 

@@ -1,4 +1,4 @@
-// putter.cuh -- sends small integer arrays to the device, 256 numbers per launch.
+// putter.cuh -- sends small integer arrays to the device, up to 256 numbers per launch.
 // Book: chapters 08 and 14.  Checked by: tests/08_forward/graph.c.
 // Next: workspace.cuh.
 //

@@ -1,4 +1,4 @@
-// refused.cuh -- sets gradients to NaN if the saved block belongs to another call.
+// refused.cuh -- sets all gradients except dh0 to NaN if `saved` does not fit the call.
 // Book: chapter 13, "Code: kernels".  Checked by: tests/13_backward/checks.c.
 // Next: ../13_backward/program.cuh.
 #ifndef KCP_REFUSED_CUH

@@ -1,4 +1,4 @@
-// segment_sum.cuh -- sums over all tokens of all ranks, in the order of the segments.
+// segment_sum.cuh -- sums gradients of parameters over all ranks, segment by segment.
 // Book: chapters 13 and 14.
 // Checked by: tests/13_backward/checks.c, tests/14_conv/checks.c.  Next: workspace.cuh.
 #ifndef KCP_SEGMENT_SUM_CUH
@@ -40,8 +40,8 @@ static inline int64_t padded_rows(const struct kcp_plan *plan)
     return rows;
 }
 
-// Sums rows in token order even if the shards are stored in another order. Adds runs of
-// adjacent rows, up to 128 runs per launch.
+// Sums the rows of all ranks in token order, which is not their order in `part`. Adds
+// runs of adjacent rows, up to 128 runs per launch.
 static inline int add_in_order(const struct kcp_plan *plan, const float *part,
                                int64_t n, float *sum, struct CUstream_st *stream)
 {
@@ -71,7 +71,7 @@ static inline int add_in_order(const struct kcp_plan *plan, const float *part,
 
 // Computes `sum` [n] from `part` [rows,n], which has one row per segment of this rank,
 // followed by rows of 0. `all` [R,rows,n] is scratch. If R > 1, one all_gather gives
-// every rank a result with the same bits. KCP_SUM_LOCAL adds only this rank's rows.
+// every rank a result with the same bits. KCP_SUM_LOCAL: sums only this rank's rows.
 static int parameter_sum(const struct kcp_call *c, const float *part, int64_t n,
                          float *all, float *sum)
 {

@@ -1,4 +1,4 @@
-// split_sequence.cuh -- cuts a rank's segments into strips if there are few heads.
+// split_sequence.cuh -- cuts segments into strips if (segment, head) pairs are few.
 // Book: chapter 18, "Fill the processors".
 // Checked by: tests/08_forward/mutants.c, tests/13_backward/checks.c.
 // Next: ../08_forward/program.cuh.
@@ -21,7 +21,7 @@ struct split {
     int64_t L;
     int NS;                              // strips on this rank
     int *cu, *cn, *want;                 // [NS+1], [NS+1], [NS]
-    void *maps, *starts, *ends, *spare;  // [NS] each, but `spare` is one map
+    void *maps, *starts, *ends, *spare;  // one per strip, but `spare` is one map
 };
 
 // Sets NS, cu and cn of a stage's call to the values for strips instead of segments.
@@ -42,8 +42,8 @@ static inline int strips_of(const struct split *p, const struct kcp_segment *s)
     return p->L ? (int)((s->end - s->begin + p->L - 1) / p->L) : 1;
 }
 
-// Places the tables cu, cn and want of the strips (parts of segments). If the rank does
-// not split segments, returns `whole`, which has the tables and arrays of the segments.
+// Places the strips' tables cu, cn and want in the workspace. If the rank does not
+// split segments, returns `whole`, which has the tables and arrays of the segments.
 static inline struct split split_grid(const struct kcp_call *a, struct arena *r,
                                       const struct split *whole)
 {
@@ -71,8 +71,8 @@ static inline struct split split_sequence(const struct kcp_call *a, struct arena
     return p;
 }
 
-// Returns one entry of the tables of strips (parts of segments). Row 0 has token
-// boundaries, row 1 numbers of chunks, and row 2 `want` (which maps are needed).
+// For the strip with tokens t to end - 1 of segment `at`, returns for row 0 the start
+// in cu, for row 1 the number of chunks, and for row 2 `want` (which maps are needed).
 static inline int row_of(const struct kcp_call *a, int row, int backward, int at,
                          int64_t t, int64_t end)
 {
@@ -106,8 +106,8 @@ static inline void put_split(const struct kcp_call *a, int backward,
     put_rest(&x);
 }
 
-// Copies x, one row per segment, to y, one row per strip: to the strip that starts
-// (backward: ends) the segment. All other rows become 0, unless `only` is set.
+// For each segment s, copies row s of x to the row of its first (backward: last) strip
+// in y. If `only` is 0, all other rows of y become 0. Otherwise they do not change.
 static inline void spread(const struct kcp_call *a, const struct split *p,
                           int backward, int only, void *x, void *y)
 {
@@ -176,7 +176,7 @@ static inline int compose_strips(const struct kcp_call *a, const struct split *p
     return status;
 }
 
-// Computes the states of all strips (parts), with one launch per FOLD_MOST segments.
+// Computes x->starts (split_sequence_fold.cuh), with one launch per FOLD_MOST segments.
 template <int back>
 static inline int fold_chains(const struct kcp_call *a, const struct split *p,
                               const struct fold_arrays *x)

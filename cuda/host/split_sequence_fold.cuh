@@ -9,17 +9,17 @@
 
 // Computes S <- M S + h in fp32 for one strip (part of a segment) after another. If
 // `back` is set, computes dS <- M^T dS + dh from the last strip to the first. Bound:
-// reads of shared memory, one float4 of S per four products.
+// reads of shared memory, because each float4 of S serves only four products.
 //
 // A block computes COLS columns of a head's state, which do not depend on other
-// columns. A thread multiplies 1 / PARTS of one row of M. The next M is loaded into
-// registers while the current M is multiplied from shared memory.
+// columns. A thread multiplies 1 / PARTS of one row of M (back: of M^T) by these
+// columns. Meanwhile the next M is loaded from global memory into registers.
 enum { FOLD_THREADS = 256, FOLD_MOST = 64 };
 
 // Arguments for `count` segments, starting with segment `first`. Per segment, `at` is
 // the first strip (back: the last strip), and `strips` is the number of strips. If
-// `begins` is set, the segment starts (back: ends) a sequence, so its first map needs
-// no M.
+// `begins` is set, the segment starts (back: ends) a sequence. Then the first map's h
+// includes the effect of h0 (back: of dht), so M is not needed.
 struct folds { int first, count, at[FOLD_MOST], strips[FOLD_MOST], begins[FOLD_MOST]; };
 
 // The maps [strips,HV,K,..] have row strides h_ld and M_ld. `states` [NS,HV,K,V] has
@@ -69,9 +69,9 @@ static __device__ __forceinline__ void fold_put(struct fold<K, COLS> &s,
     }
 }
 
-// Computes x [COLS], one row of M S (back: of M^T S). A thread sums over its columns of
-// M. Then shuffles add these sums over the PARTS threads of the row, after which each
-// thread has OUT of the COLS columns.
+// Computes x [COLS], one row of M S (back: of M^T S). A thread sums over its part of
+// the row of M (back: of M^T). Then shuffles add the sums of the row's PARTS threads,
+// after which each thread has OUT of the COLS columns.
 template <int K, int COLS, int back>
 static __device__ __forceinline__ void fold_times(float *x, struct fold<K, COLS> &s,
                                                   int side, int row, int part)
@@ -164,8 +164,8 @@ static int fold_launch(int HV, int V, const struct fold_arrays *x,
     return launched();
 }
 
-// Applies one map to Vb columns of one state: S_out = M S_in + h (back: M^T S_in + h),
-// with columns v0 to v0 + Vb - 1 of h. The last block may have fewer than COLS columns.
+// Applies a map to Vb columns of every head's state: S_out = M S_in + h (back: M^T S_in
+// + h), with columns v0 to v0 + Vb - 1 of h. The last block may have fewer than COLS.
 // S_in and S_out may be the same array, because S_in is copied to shared memory before
 // S_out is written.
 template <int K, int COLS, int back>

@@ -20,7 +20,7 @@ struct pass_arrays {
     void *dAqk, *dv_local, *dU, *dh;                      // 09
     void *dq, *dk, *dbeta, *dg;                           // 10
     void *dA_part, *ddt_part;                             // 02, summed over the ranks
-    int *want;                                            // per stretch: 05, 11
+    int *want;                                            // per token range: 05, 11
     void *h_start, *map, *h_in, *h_out;                   // 05, 04
     void *dh_end, *dmap, *dh_out, *dh_in;                 // 11, 09
 };
@@ -85,8 +85,8 @@ static inline Args stage_args(const struct kcp_call *call, const struct pass_arr
     return a;
 }
 
-// Places the results that forward saves only with KCP_SAVE_ALL. With other save modes,
-// backward recomputes these results.
+// Places the results that forward saves only with KCP_SAVE_ALL: in the saved block, or
+// with other save modes in the workspace, because backward recomputes these results.
 template <class X>
 static void place_recomputed(struct arena *r, const struct kcp_call *a,
                              struct pass_arrays *x)

@@ -11,7 +11,7 @@
 // The kernels of a whole pass, as named by the call's row in ref/core/paths.def.
 struct stages {
     const char *name;                    // the variant, recorded in the saved block
-    const struct kcp_path *path;         // the row; NULL: no row accepts the call
+    const struct kcp_path *path;         // the row, or NULL (see stages_of_row)
     int (*gate)(void *), (*wy)(void *), (*chunk)(void *), (*affine)(void *);
     int (*chunk_backward)(void *), (*wy_backward)(void *), (*merge_backward)(void *);
     size_t (*gate_work)(const void *), (*wy_backward_work)(const void *);

@@ -33,8 +33,8 @@ static inline void *arena_named(struct arena *x, const char *name, int64_t count
     return arena_take(x, count, elem);
 }
 
-// Opens the arena of a whole pass: the workspace, and the saved block, whose layout
-// depends on `format` and `writer`.
+// Opens the arena of a whole pass: the workspace, and the saved block in `format`,
+// whose header records `writer`.
 static inline void arena_open(struct arena *x, const struct kcp_call *a,
                               const void *saved, int format, const char *writer,
                               size_t elem)
@@ -150,7 +150,7 @@ static inline int exchange(const struct kcp_exchange *e)
     return kcp_exchange_run(e);
 }
 
-// Returns the exchange of a pass's maps and states. Places the exchange's workspace.
+// Returns the exchange of a pass's maps and states, and takes its work array from r.
 static inline struct kcp_exchange place_exchange(struct arena *r,
                                                  const struct kcp_call *a, int backward,
                                                  void *maps, void *states)
@@ -198,8 +198,8 @@ static __global__ void compare_head(const void *saved, const struct kcp_saved he
     if (threadIdx.x == 0) *differs = d;
 }
 
-// Outputs computed from a saved block of another format or call become NaN. A test on
-// the host would wait for the device. Bytes 0xff are a NaN in fp32 and bf16.
+// If the saved block is of another format or call, the outputs in x become NaN. A test
+// on the host would wait for the device. Bytes 0xff are a NaN in fp32 and bf16.
 struct nan_outputs { void *p[8]; int64_t bytes[8]; int count; };
 
 static __global__ void fill_nan(const int *differs, const struct nan_outputs x)
