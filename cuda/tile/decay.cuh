@@ -52,9 +52,9 @@ static __device__ __forceinline__ struct gate_share read_gate(const Args &a,
              a.KG == 1 && i < CHUNK ? gate(a, z.t + row, n, 0) : 0.0f };
 }
 
-// Stores decay [K] = exp2(G_last). For GDN, also stores eq = scale exp2(G), the factors
-// of the rows of q, and ek = exp2(G_last - G), the factors of the rows of k. For KDA,
-// qg and kg already contain these factors.
+// Stores decay [K] = exp2(G_last), and the factors eq of the rows of q and ek of the
+// rows of k. GDN: eq = scale exp2(G), and ek = exp2(G_last - G). KDA: eq = scale, and
+// ek = 1, because qg and kg already contain the powers of two.
 template <class Args>
 static __device__ __forceinline__ void write_gate(const Args &a, struct gate_share g,
                                                   int K, float *decay, float *eq,

@@ -56,10 +56,10 @@ static __device__ __forceinline__ uint32_t movmatrix_trans(uint32_t x)
     return y;
 }
 
-// Returns the element offset of the row that a lane passes to ldmatrix for a 16 x 16
-// block of a row-major matrix with row stride `pitch`. The order of the 8 x 8 tiles, as
-// (row, column), is (0,0), (8,0), (0,8), (8,8) for operand A, or for B with _trans. The
-// order is (0,0), (0,8), (8,0), (8,8) for operand B, or for A with _trans.
+// Each returns the element offset of the row that a lane passes to ldmatrix for a 16 x
+// 16 block of a row-major matrix with row stride `pitch`. 8 x 8 tiles at (row, column):
+//   _a  (0,0), (8,0), (0,8), (8,8), for operand A, or for B by ldmatrix_x4_trans
+//   _b  (0,0), (0,8), (8,0), (8,8), for operand B, or for A by ldmatrix_x4_trans
 static __device__ __forceinline__ int ldmatrix_offset_a(int lane, int pitch)
 {
     return (lane % 16) * pitch + lane / 16 * 8;

@@ -1,6 +1,6 @@
 // jitter.cuh -- random sleeps for a build that exposes races (no code in other builds).
 // Book: chapter 18, "Real world".
-// Checked by: tests/cli/jitter.sh, which removes waits.
+// Checked by: tests/cli/jitter.sh, in which a kernel that lacks a wait must fail.
 // Next: cp_async.cuh.
 //
 // With KCP_JITTER defined, most waits, arrivals, copies and barriers of cuda/tile/

@@ -92,7 +92,7 @@ static __device__ __forceinline__ void mbarrier_arrive_expect_tx(uint64_t *bar,
 
 // cp.async.mbarrier.arrive.noinc: makes one arrival per calling thread as soon as all
 // earlier cp_async_16 copies of the thread have completed. The count passed to
-// mbarrier_init includes this arrival.
+// mbarrier_init includes these arrivals.
 static __device__ __forceinline__ void cp_async_mbarrier_arrive(uint64_t *bar)
 {
     asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(smem_addr(bar))

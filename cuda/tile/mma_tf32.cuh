@@ -18,7 +18,7 @@ static __device__ __forceinline__ uint32_t cvt_rna_tf32(float x)
     return y;
 }
 
-// Splits x into big + small, each with 11 significant bits.
+// Splits x into big + small, each rounded to 11 significant bits.
 static __device__ __forceinline__ void split_tf32(float x, uint32_t *big,
                                                   uint32_t *small)
 {

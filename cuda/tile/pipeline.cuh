@@ -10,11 +10,11 @@
 
 enum { DIM = 128 }; // K and V
 
-// Ring of pipeline stages: chunk i is in stage i % stages, phase i / stages. A stage
-// holds the chunk's tensors as two swizzle128 tiles each, the decay factors, and two
-// mbarriers: `full` (all copies have arrived) and `empty` (all threads have read the
-// stage). Every thread arrives separately, because racecheck cannot follow one arrival
-// for a whole warp.
+// A ring of pipeline stages. Chunk i uses stage i % stages, in phase i / stages of the
+// stage's two mbarriers: `full` (all copies have arrived) and `empty` (all threads have
+// read the stage). Each of a chunk's tensors is stored as two swizzle128 tiles. Every
+// thread arrives separately, because racecheck cannot follow one arrival for a whole
+// warp.
 template <int tensors, int stages>
 struct chunk_pipeline {
     bf16 tile[stages][tensors][2 * SWIZZLE128_TILE];

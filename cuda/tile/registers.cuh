@@ -1,4 +1,4 @@
-// registers.cuh -- limits which values the compiler keeps in registers or moves.
+// registers.cuh -- functions that save registers or instructions, and a compiler fence.
 // Book: chapter T, "Two kernels"; chapter 18.
 // Checked by: every variant that includes it.  Next: warp.cuh.
 //

@@ -4,16 +4,16 @@
 #ifndef KCP_TILE_SETMAXNREG_CUH
 #define KCP_TILE_SETMAXNREG_CUH
 
-// setmaxnreg.dec, called by all warps of a warpgroup: reduces the registers per thread
-// to n, a multiple of 8. The kernel needs __launch_bounds__.
+// setmaxnreg.dec, called by a whole warpgroup: reduces the registers per thread to n, a
+// multiple of 8. ptxas ignores setmaxnreg without __launch_bounds__(threads, blocks).
 template <int n>
 static __device__ __forceinline__ void setmaxnreg_dec(void)
 {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(n));
 }
 
-// setmaxnreg.inc, called by all warps of a warpgroup: raises the registers per thread
-// to n. Waits until other warpgroups of the block have released enough registers.
+// setmaxnreg.inc, called by a whole warpgroup: raises the registers per thread to n.
+// Waits until other warpgroups of the block have released enough registers.
 template <int n>
 static __device__ __forceinline__ void setmaxnreg_inc(void)
 {

@@ -1,4 +1,4 @@
-// step_products.cuh -- wgmma for steps of 32 rows, loads from 32-bit shared addresses.
+// step_products.cuh -- wgmma for steps of 32 tokens, loads from 32-bit addresses.
 // Book: chapter 18, "Code: kernels".  Checked by: every variant that includes it.
 // Next: ../18_hopper/backward_one/storage.cuh.
 #ifndef KCP_TILE_STEP_PRODUCTS_CUH
@@ -61,7 +61,7 @@ static __device__ __forceinline__ void wgmma_half_step_ss(float (*d)[4], uint64_
                      : D4(0), D4(1) : "l"(a), "l"(b), "n"(trans_a), "n"(trans_b));
 }
 
-// Computes d [64,64] (+)= a b. One instruction covers two steps of 32 rows.
+// Computes d [64,64] (+)= a b, where b is two adjacent tiles, each for 32 columns of d.
 template <int trans_a, int trans_b>
 static __device__ __forceinline__ void wgmma_two_steps_ss(float (*d)[4], uint64_t a,
                                                           uint64_t b, int add)
@@ -109,8 +109,8 @@ static __device__ __forceinline__ void wgmma_state_rs(float (*d)[4], const uint3
 enum {
     DESC_HIGH_128 = 1u << 30 | 1024 >> 4,
     DESC_HIGH_64 = 2u << 30 | 512 >> 4,
-    DESC_HIGH_CORES = 2048 >> 4,         // in core_offset, from row i to row i + 8
-    DESC_LEAD_CORES = 128 >> 4           // in core_offset, from column v to v + 8
+    DESC_HIGH_CORES = 2048 >> 4,         // core_offset(i + 8, v) - core_offset(i, v)
+    DESC_LEAD_CORES = 128 >> 4           // core_offset(i, v + 8) - core_offset(i, v)
 };
 
 static __device__ __forceinline__ uint64_t smem_desc_at(uint32_t base, uint32_t high,

@@ -11,9 +11,9 @@
 #include "swizzle.cuh"
 
 // cp.async.bulk, called by one thread: copies contiguous bytes from global to shared
-// memory. Both addresses are multiples of 16. Before the call, the bytes must be
-// announced at `bar` (mbarrier_arrive_expect_tx), and all users of `to` must have
-// released `to`. A thread that wrote `to` must have called fence_proxy_async first.
+// memory. `to`, `from` and `bytes` are multiples of 16. Before the call, the bytes must
+// be announced at `bar` (mbarrier_arrive_expect_tx), all users of `to` must have
+// released `to`, and each thread that wrote `to` must have called fence_proxy_async.
 static __device__ __forceinline__ void tma_load_1d(void *to, const void *from,
                                                    uint32_t bytes, uint64_t *bar)
 {
@@ -44,9 +44,9 @@ static __device__ __forceinline__ void tma_store_wait_read(void)
     asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
 }
 
-// cp.async.bulk.multicast, called by one thread of one block: copies to the same offset
-// in both blocks of a cluster of two. Before the call, each block must have announced
-// the bytes at its own `bar` and released the destination.
+// cp.async.bulk.multicast, called by one thread of a cluster of two blocks: copies to
+// the shared-memory offset of `to` in both blocks. Before the call, each block must
+// have announced the bytes at its own `bar` and released the destination.
 static __device__ __forceinline__ void tma_load_1d_multicast(void *to, const void *from,
                                                              uint32_t bytes,
                                                              uint64_t *bar)
@@ -84,8 +84,8 @@ static inline int tensor_map_of_heads(CUtensorMap *map, const void *x, int64_t T
                   CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
 }
 
-// cp.async.bulk.tensor.3d, called by one thread: copies 64 channels, starting at
-// `channel`, of rows of head n, starting at row t, to a swizzle128 tile. The rules of
+// cp.async.bulk.tensor.3d, called by one thread: copies a box of head n, whose first
+// row is t and whose first channel is `channel`, to a swizzle128 tile. The rules of
 // tma_load_1d apply. `map` is a __grid_constant__ kernel argument.
 static __device__ __forceinline__ void tma_load_3d(void *to, const CUtensorMap &map,
                                                    int channel, int n, int t,
@@ -99,7 +99,7 @@ static __device__ __forceinline__ void tma_load_3d(void *to, const CUtensorMap &
                  : "memory");
 }
 
-// Like tma_load_3d, but copies to the same offset in both blocks of a cluster of two.
+// Like tma_load_3d, but copies to the offset of `to` in both blocks of a cluster.
 // The rules of tma_load_1d_multicast apply.
 static __device__ __forceinline__ void tma_load_3d_multicast(void *to,
                                                              const CUtensorMap &map,

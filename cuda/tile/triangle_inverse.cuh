@@ -7,10 +7,10 @@
 
 #include "decay.cuh"
 
-// Each odd block row of a matrix of s x s blocks has a block directly left of the
-// diagonal. Counted over all these blocks, `block_row` returns the r-th row,
-// `block_column` the r-th column, and `block_anchor` the first row of the block that
-// has the r-th row.
+// In a matrix of s x s blocks, let the lower blocks be the blocks directly left of the
+// diagonal in odd block rows. With rows and columns counted over all lower blocks, row
+// r is the matrix's row block_row, column r is the matrix's column block_column, and
+// the lower block that has row r starts at row block_anchor.
 static __device__ __forceinline__ int block_row(int r, int s)
 {
     return (r & ~(s - 1)) * 2 + s + (r & (s - 1));
@@ -24,8 +24,8 @@ static __device__ __forceinline__ int block_anchor(int r, int s)
     return block_row(r & ~(s - 1), s);
 }
 
-// Inverts the four 16 x 16 blocks on the diagonal of I + L. A thread computes column j
-// of the block that starts at row b. The 16 threads of a block read the same rows of L.
+// Inverts the 16 x 16 blocks on the diagonal of I + L. A thread computes column j of
+// the block that starts at row b, so 16 adjacent threads read the same rows of L.
 template <int ld>
 static __device__ void invert_diagonal_blocks(const float (*L)[ld], float (*A)[ld])
 {
@@ -41,7 +41,7 @@ static __device__ void invert_diagonal_blocks(const float (*L)[ld], float (*A)[l
     }
 }
 
-// Computes four rows of a product: y_r = sum_p x_rp A_p over p < H. Rows of x are
+// Adds four rows of a product to y: y_r += sum_p x_rp A_p over p < H. Rows of x are
 // 16-byte aligned.
 template <int H, int ld>
 static __device__ __forceinline__ void four_rows(float *y, const float *x,

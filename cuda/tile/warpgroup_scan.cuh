@@ -29,8 +29,8 @@ static __device__ __forceinline__ void cp_async_swizzled_rows(bf16 *to,
     }
 }
 
-// Computes y^T [64,64] = S^T [64,128] X^T. While the tensor core multiplies two steps
-// of 16 columns of S, the threads split the next two steps into bf16 pieces.
+// Computes y^T [64,64] = S^T [64,128] X^T. While the tensor core multiplies 32 columns
+// of S^T, the threads split the next 32 columns into bf16 pieces.
 template <int pieces>
 static __device__ __forceinline__ void warpgroup_times_rows(float (*y)[4],
                                                             const float (*S)[4],
@@ -116,7 +116,7 @@ static __device__ __forceinline__ void warpgroup_add_rows(float (*S)[4],
     fence_operand<16>(S);
 }
 
-// Loads y^T [64,64] from a tile of X into the D layout of a warpgroup.
+// Loads y^T [64,64] from the swizzle128 tile X into the D layout of a warpgroup.
 static __device__ __forceinline__ void ldmatrix_swizzled(float (*y)[4], const bf16 *X)
 {
     const int lane = threadIdx.x % 32, row = lane % 8 + lane / 16 * 8;

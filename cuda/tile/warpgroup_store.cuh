@@ -29,7 +29,7 @@ static __device__ __forceinline__ void stmatrix_swizzled(bf16 *X, const float (*
     }
 }
 
-// The warpgroup copies rows of a swizzle128 tile to a tensor with row stride `stride`.
+// The warpgroup copies rows < len of the swizzle128 tile X to rows `stride` apart.
 template <int rows>
 static __device__ __forceinline__ void copy_swizzled_rows(bf16 *to, int64_t stride,
                                                           int len, const bf16 *X)
@@ -63,8 +63,8 @@ static __device__ __forceinline__ void keep_operand(const uint32_t (*a)[1][4])
                            "r"(a[c][0][3]) : "memory");
 }
 
-// Issues S^T [64,128] += y^T X, with y packed in a. The caller must then call
-// wgmma_wait, keep_operand and fence_operand.
+// Issues S^T [64,128] += y^T X, with y packed in a. The caller must call wgmma_fence
+// first, and then wgmma_commit, wgmma_wait, keep_operand and fence_operand.
 static __device__ __forceinline__ void warpgroup_add_rows_async(
     float (*S)[4], const uint32_t (*a)[1][4], const bf16 *X)
 {
