@@ -83,8 +83,8 @@ static __device__ __forceinline__ void rows_by_rows(struct slab<C> &d, const bf1
     }
 }
 
-// Computes the gradients that come through the states before and after the chunk: P of
-// q, W of k, U of b, and Y of the vector with which a token reads the state.
+// Computes the terms of four gradients that contain h or dS: P for dq, W for dk, U for
+// db, and Y for the gradient of the vector with which a token reads the state.
 template <int model, int K, int V, int C>
 static __device__ void state_gradients(struct back_storage<model, K, V> &s, float scale,
                                        int d0, struct slab<C> &P, struct slab<C> &Y,
@@ -111,10 +111,10 @@ static __device__ void state_gradients(struct back_storage<model, K, V> &s, floa
     if (lane % 2 == 0) s.h_dS[d] = x;
 }
 
-// Computes a 16 x 16 tile of `factor` X Y^T, where rows of X and Y have length V.
-// Tiles below the diagonal are stored in the matrix `to`, and diagonal tiles in
-// near[I][i - early][j]. Entries (i, i - early) are stored in `apart`, and become 0 in
-// `to` and `near`.
+// Computes a 16 x 16 tile of `factor` X Y^T, where rows of X and Y have length V. Tiles
+// below the diagonal are stored in `to`, and diagonal tiles in near[I][i - early][j]
+// (`early` is 1 if the read precedes the decay, so G_{i-1} replaces G_i). If `apart` is
+// set, entries (i, i - early) are stored in `apart`, and become 0 in `to` and `near`.
 template <int V, int C>
 static __device__ void tile_of(const bf16 (*X)[V + PAD], const bf16 (*Y)[V + PAD],
                                int I, int J, float factor, bf16 (*to)[C + PAD],
@@ -139,7 +139,7 @@ static __device__ void tile_of(const bf16 (*X)[V + PAD], const bf16 (*Y)[V + PAD
     }
 }
 
-// Computes the gradient of one of the scores that only DPLR has.
+// Computes a tile of dAak, dAqb or dAqk of DPLR.
 template <int model, int K, int V>
 static __device__ __forceinline__ void other_of(struct back_storage<model, K, V> &s,
                                                 struct near<2> *e, int which, int I,

@@ -6,9 +6,9 @@
 
 #include "v2_form.cuh"
 
-// Gradients of scores of two rows e and j of the same 16 rows, with decay exp2(G_e -
-// G_j). qk and qb contain q of row e. ab and ak contain the vector with which token e
-// (DPLR: token e + 1) reads the state.
+// Gradients of the scores of two rows e and j in a block of 16 rows, whose decay is
+// exp2(G_e - G_j). qk and qb are scores of q of row e. ab and ak are scores of the
+// vector with which token e (DPLR: token e + 1) reads the state.
 template <int m>
 struct near {
     bf16 qk, qb, ab, ak;
@@ -21,8 +21,8 @@ struct near<1> {
 // In a chunk's shared memory, q, k, a and b overwrite h and dS. `dG` and `dE` overwrite
 // dO, x and v. `far` overwrites z and the arrays after z. DPLR has two rows per token:
 //   x     v_new of a token's first row
-//   z     first dU of the first row, later z
-//   dV    first dU of the second row, later dv
+//   z     dU of the first row, then z = A^T dU
+//   dV    dU of the second row, then dv
 //   dE    the part of dG from reads before the decay; row i belongs to G of token i - 1
 //   far   dq, dk, d(reading vector) and db, without pairs of the same 16 rows
 template <int model, int K, int V>

@@ -12,8 +12,8 @@
 // sizes, and three gates) take a third as long as moving these bytes. Registers allow
 // three blocks per SM, so one block computes while another block waits at a barrier.
 
-// Replaces q, k and b by qg, kg and bg, and v by omega v. Replaces `a` by the vector
-// with which a token reads the state before the chunk.
+// Replaces q, k and b by qg, kg and bg, and GDN-2's v by omega v. Replaces `a` by the
+// vector with which a token reads the state before the chunk.
 template <int model, int K, int V>
 static __device__ void gate_rows(const struct family &x, struct token_range z, int n,
                                  struct form_storage<model, K, V> &s, int first)

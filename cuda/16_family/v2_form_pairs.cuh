@@ -59,8 +59,8 @@ static __device__ void block_scores(const Storage &s, int size, int rg, int cg,
     }
 }
 
-// Stores the scores of a pair in Aqk or, if `look` is set, in the matrices L and B of
-// the triangular systems x = r - L x.
+// Stores the scores of a pair in Aqk or, if `look` is set, in the matrix L of the
+// triangular systems x = r - L x, and (DPLR) in B = Aak.
 template <class Storage>
 static __device__ __forceinline__ void put_pair(Storage &s, int look, float scale,
                                                 int i, int j, float by_k, float by_b)
@@ -97,7 +97,7 @@ static __device__ void scores(Storage &s, float scale)
     }
 }
 
-// Computes the diagonal of Aqk, where D_ii = 1, with one row per warp.
+// Computes the diagonal of Aqk, where the decay is 1, with one row per warp.
 template <class Storage>
 static __device__ void diagonal(Storage &s, float scale)
 {

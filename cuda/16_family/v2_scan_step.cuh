@@ -24,8 +24,8 @@ struct step_storage {
     float G[K];
 };
 
-// Operands A that the computing warps pass to the storing warps: S before the step
-// (reverse: dS after the step), and x (reverse: dx).
+// Operands A that the computing warps pass to the storing warps: S before the step's
+// tokens (reverse: dS after these tokens), and x (reverse: dx).
 template <int K>
 struct step_fragments {
     uint4 S[K / 16][128], x[TOKENS / 16][128];

@@ -13,12 +13,12 @@
 // token have the same G. A chunk has C tokens and C m rows, at most CMAX.
 struct family {
     struct kcp_family a;
-    int m, C, NC, spread;                // spread: 1 if chapters 05, 11 make a map
+    int m, C, NC, spread;                // spread: the result of crosses()
     const int *cu, *cn, *sc;             // the call's tables, for the form's rows
     float *G, *L, *B;                    // G [mT,HV,K]; L (v2: A), B = Aak [T,HV,C]
     void *u, *w, *kg, *qg, *Aqk;
     const void *v_new, *h, *dh, *dAqk, *dU;
-    float *z, *dL, *dB;                  // [T,HV,V], [T,HV,C], [T,HV,C] of v1
+    float *z, *dL, *dB;                  // v1: [T,HV,V], 2 x [T,HV,C]; v2: z [2,T,H,K]
 };
 
 // Returns the first token and the number of tokens of chunk c.
@@ -44,8 +44,8 @@ struct engine {
     int (*reverse)(const struct program *);     // for m = 2, or NULL
 };
 
-// Bound: the sum of the stages' bounds. Only the form and its backward are specific to
-// the model. KDA's kernels compute scan, map and their backward on rows of the form.
+// Bound: the sum of the stages' bounds. Only the form, its backward and v2's scans of
+// DPLR are specific to a model. KDA's kernels compute the rest on rows of the form.
 struct program {
     struct family f;
     struct engine by;
@@ -73,7 +73,7 @@ static int chunks_of(const struct kcp_family *a, int C)
     return n;
 }
 
-// Returns whether chapters 05 and 11 compute a map of this rank from the form's rows.
+// Returns whether other ranks need a map (h_ext or M) of this rank: chapters 05 and 11.
 static int crosses(const struct kcp_family *a)
 {
     const int seg0 = a->plan->ctx[a->r].seg0;
