@@ -5,8 +5,8 @@
 
 #include "cuda/tile/pipeline.cuh"
 
-// Returns whether the shape is supported. Rungs 2 to 8 need K = V = DIM and CHUNK
-// tokens per chunk, so that the compiler can keep a state in registers.
+// Returns whether rungs 2 to 8 support the call: aligned arrays, and K = V = DIM and
+// CHUNK tokens per chunk, so that the compiler can keep a state in registers.
 static inline int ladder_takes(const struct kcp_ladder *a)
 {
     const void *p[] = { a->u, a->w, a->kg, a->decay, a->v_new };

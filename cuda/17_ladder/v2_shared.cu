@@ -116,5 +116,5 @@ int v2_ladder(void *args)
 }
 
 KCP_VARIANT(ladder_v2_shared) = {
-    "17_ladder", "v2_shared", "rows in shared memory, a thread's column in registers",
+    "17_ladder", "v2_shared", "w and kg in shared memory, the state in registers",
     KCP_BF16, KCP_DEVICE, "K = V = 128, C 64", v2_ladder, NULL };

@@ -5,9 +5,9 @@
 
 // Bound: shared memory. A chunk's 4 C K V flops take 1024 cycles of the tensor cores.
 // But each of the eight warps reads all of w and kg: 256 KiB per chunk, 2048 cycles at
-// 128 bytes per cycle. Bank conflicts multiply this time by eight, because the eight
-// rows of a load start in the same bank. A warp holds 16 columns of S, transposed, as D
-// fragments: 64 registers per thread. Each chunk has two barriers, as in v2.
+// 128 bytes per cycle. Bank conflicts multiply this time by eight, because all rows
+// start in the same bank. A warp holds 16 columns of S, transposed, as D fragments: 64
+// registers per thread. Each chunk has two barriers, as in v2.
 struct tiles {
     bf16 w[CHUNK][DIM], kg[CHUNK][DIM];
 };

@@ -5,8 +5,8 @@
 #include "cuda/tile/decay.cuh"
 
 // Bound: shared memory, still 256 KiB per chunk with eightfold bank conflicts. But one
-// ldmatrix replaces two to eight loads, fills four registers, and transposes a tile
-// where needed (u and kg). Results are transposed before the store, so that the 16
+// ldmatrix fills four registers, which takes four loads of w or eight of kg or u in v3,
+// and transposes kg and u. Results are transposed before the store, so that the 16
 // columns of a row, 32 bytes, are stored together. Each chunk has two barriers.
 //> storage
 struct tiles {

@@ -94,7 +94,7 @@ static __device__ __forceinline__ void subtract(float (*x)[4], const float (*y)[
 
 //> consumer
 // Processes all chunks of a token range for 64 columns of the state. v_new replaces u
-// in the pipeline stage. While the tensor core updates S, whole rows of v_new are
+// in the pipeline stage. While the tensor core updates S, these 64 columns of v_new are
 // stored from the stage to global memory.
 static __device__ void consumer_warpgroup(const struct kcp_ladder &a, int s, int n,
                                           struct stages *m)
