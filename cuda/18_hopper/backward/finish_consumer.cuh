@@ -6,10 +6,10 @@
 
 #include "finish_gate.cuh"
 
-// All products use the raw q and k. Norms multiply rows and, in dA and dB, also
-// columns. Per chunk and value head, with D_ij = exp2(G_i - G_j):
+// Products use raw q and k. Norms (rstd, 1 / length of q or k) multiply rows of each
+// product and, in dA and dB, columns. Per chunk and value head, D_ij = exp2(G_i - G_j):
 //
-//     dA = scale tril(dO v_new^T, -1)   dB = beta dL = -tril(dv v_new^T, -1)
+//     dA = scale tril(dO v_new^T)   dB = beta dL = -tril(dv v_new^T, -1)
 //     P  = scale dO h^T    Q = -dv h^T    W = v_new dS^T
 //     dq_i = exp2(G_i) P_i + sum_{j<i} dA_ij D_ij k_j + dA_ii k_i
 //     dk_i = exp2(G_i) Q_i + sum_{j<i} dB_ij D_ij k_j
@@ -19,11 +19,12 @@
 // The anchor b of a subchunk (16 tokens) and channel is an integer near the middle of
 // the range of G. For i in subchunk I and j in subchunk J, D_ij = exp2(G_i - b_I)
 // exp2(b_I - b_J) exp2(b_J - G_j). The middle factor is a power of two, so each operand
-// is rounded only once. dG_i is q_i times the row sum (j < i) of dq_i, plus k_i times
-// the row sum of dk_i, minus k_i times the column sum (j > i) of dk_i. In dG, the
-// rounded qf and kf of the column sums multiply the row sums, and the rounded kb of the
-// row sums multiplies the column sums. So each pair (i, j) adds a product to row i of
-// dG and subtracts exactly the same product from row j.
+// is rounded only once. Without dG_last, dG_i is q_i times the first two terms of dq_i,
+// plus k_i times the first two terms of dk_i, minus k_i times the next two terms of
+// dk_i. In dG, the bf16 operands qf and kf of the sums over j > i multiply the sums
+// over j < i, and the operand kb of the sums over j < i multiplies the sums over j > i.
+// So each pair (i, j) adds a product to row i of dG and subtracts exactly the same
+// product from row j.
 struct operands {
     pairs_of_tokens kb, kf, qf; // k exp2(b-G), k exp2(G-b), q exp2(G-b)
 };
@@ -58,7 +59,7 @@ static __device__ __forceinline__ void scaled_operand_a(uint32_t *a,
 // A subchunk has one anchor for rows and one for columns. Normally the two anchors are
 // equal. On the underflow path (finish_gate.cuh) the row anchor is G just before the
 // subchunk, rounded up, and the column anchor is the subchunk's last G, rounded down,
-// so no exponent is above 0. On this path only pairs of different subchunks use
+// so no exponent is above 1. On this path only pairs of different subchunks use
 // anchors. `step[I]` is a pair of bf16, both exp2(b_(I+1) - b_I).
 struct anchors {
     float row[SUBCHUNKS][2], column[SUBCHUNKS][2];
@@ -102,7 +103,7 @@ static __device__ __forceinline__ void power_between(const struct anchors &b, in
     }
 }
 
-// `make_operands` replaces each value G in its array `G` by exp2(G - b), b the anchor.
+// `make_operands` replaces each G in its array `G` by exp2(G - b), with anchor b.
 // The column factor is 1 / exp2(G - b). On the underflow path, exp2(G - b) may be 0, so
 // the array holds G - b.row.
 template <int underflow>
@@ -203,8 +204,8 @@ static __device__ __forceinline__ void scale_columns_of_W(
     }
 }
 
-// The term of W in dk of the chunk's last row (dk_s* in eq:dG) adds nothing to dG. So
-// `take_star` moves this term to `star`, and `add_star` later adds the term to dk.
+// In the chunk's last row, the factor of W is exp2(0) = 1, so W adds nothing to dG.
+// `take_star` moves this term of dk to `star`, and `add_star` later adds it to dk.
 static __device__ __forceinline__ void take_star(int len, float (*d)[4], float *star)
 {
     const int at = len - 1 - mma_coords_of_thread().e;

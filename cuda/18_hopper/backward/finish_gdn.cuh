@@ -18,8 +18,8 @@ struct gdn_gate {
 
 // Sums per row that the consumers compute for the gradient warp. `rows` sums over a
 // row's pairs with earlier rows, and `columns` sums over the row's pairs with later
-// rows. `last` sums the terms of k dk with dS, and `states` the terms of q dq and k dk
-// with h, minus `last`. `dv_v_new` is the diagonal of dv v_new^T.
+// rows. `last` sums the terms of k dk that contain dS. `states` sums the terms of q dq
+// and k dk that contain h, minus `last`. `dv_v_new` is the diagonal of dv v_new^T.
 struct gdn_sums {
     float rows[2][CHUNK], columns[2][SUBCHUNKS][CHUNK]; // of dA, of dB
     float states[2][CHUNK], last[2][CHUNK];             // per warpgroup

@@ -5,17 +5,16 @@
 #include "finish_gdn.cuh"
 
 // With one gate per head, D_ij = exp2(G_i - G_j) is the same for all channels, and at
-// most 1 for j <= i. So this kernel needs no anchors (finish_consumer.cuh) and computes
-// any gate exactly. All products use raw q and k. Norms multiply rows and columns.
+// most 1 for j <= i. So no anchors (finish_consumer.cuh) are needed. Products use raw q
+// and k. Norms multiply rows of products and, in dA and dB, also columns.
 //
 //     dA_ij = scale D_ij (dO v_new^T)_ij, j <= i
 //     dB_ij = -D_ij (dv v_new^T)_ij, j < i
 //     dq_i = scale exp2(G_i) (dO h^T)_i + sum_j dA_ij k_j
 //     dk_i = exp2(G_last - G_i) (v_new dS^T)_i - exp2(G_i) (dv h^T)_i
 //            + sum_j dA_ji q_j + dB_ij k_j + dB_ji k_j
-//     Z = dA . (q k^T) + dB . (k k^T), j < i:  dG_i = sum_j Z_ij - sum_j Z_ji + ...
-//
-// So each pair (i, j) adds Z_ij to row i of dG, and subtracts Z_ij from row j.
+//     Z_ij = dA_ij (q k^T)_ij + dB_ij (k k^T)_ij, j < i
+//     dG_i = sum_j Z_ij - sum_j Z_ji + terms with h and dS (add_states)
 
 // Zeroes the rows past the chunk's end, which belong to another sequence.
 template <int K>
@@ -47,7 +46,7 @@ static __device__ __forceinline__ float sum_of_quad(float x)
 }
 
 // Converts X = dO v_new^T or dv v_new^T to dA or dB in bf16. S is q k^T or k k^T. Also
-// computes row and column sums of the elementwise dA . S or dB . S, which enter dG.
+// computes, for dG, row and column sums of the products dA_ij S_ij or dB_ij S_ij.
 template <int K>
 static __device__ __forceinline__ void store_gdn_triangle(
     int of_dv, int stage, int buffer, float scale, const float (*X)[4],
@@ -348,8 +347,8 @@ void gdn_finish_kernel(const __grid_constant__ struct backward_params x,
 {
     extern __shared__ __align__(1024) unsigned char shared[];
     struct gdn_finish_storage<K> &smem = *(struct gdn_finish_storage<K> *)shared;
-    static_assert(sizeof smem <= 227 * 1024, "one block on an SM");
-    static_assert(K > 64 || 2 * (sizeof smem + 1024) <= 228 * 1024, "two blocks");
+    static_assert(sizeof smem <= 227 * 1024, "one block must fit");
+    static_assert(K > 64 || 2 * (sizeof smem + 1024) <= 228 * 1024, "two must fit");
     enum { CONSUMERS = finish_threads<K>::CONSUMERS, GATE_LANES = 32 };
 
     if (threadIdx.x == 0) {

@@ -218,9 +218,9 @@ static __device__ __forceinline__ int finish_chunk(const struct backward_params 
 // warpgroup and 80 products of 16 x 8 x 16 per warp. Shared memory: 227 KiB. Registers:
 // 240.
 //
-// Ownership: a block processes (chunk, head) pairs one after another. Each consumer
-// warpgroup has 64 channels, one thread is the producer, and three warps compute dbeta
-// and the sums over v of h dS.
+// Ownership: a block processes (chunk, query/key head) pairs one after another, with
+// all value heads of each pair. Each consumer warpgroup has 64 channels, one thread is
+// the producer, and three warps compute dbeta and the sums over v of h dS.
 //
 // Barriers. Each part (finish_producer.cuh) has `full` and `empty`. `sums_full`: the
 // sums of h dS are stored. CONSUMERS_SYNC marks these events, in order: rows past the
@@ -236,8 +236,8 @@ void kda_finish_kernel(const __grid_constant__ struct backward_params x,
 {
     extern __shared__ __align__(1024) unsigned char shared[];
     struct kda_finish_storage<K> &smem = *(struct kda_finish_storage<K> *)shared;
-    static_assert(sizeof smem <= 227 * 1024, "one block on an SM");
-    static_assert(K > 64 || 2 * (sizeof smem + 1024) <= 228 * 1024, "two blocks");
+    static_assert(sizeof smem <= 227 * 1024, "one block must fit");
+    static_assert(K > 64 || 2 * (sizeof smem + 1024) <= 228 * 1024, "two must fit");
     enum { CONSUMERS = finish_threads<K>::CONSUMERS };
 
     if (threadIdx.x == 0) {
@@ -299,8 +299,8 @@ static int launch_with_underflow(const struct backward_params *x,
     return status ? status : launch_finish<K, 1, form>(x, from, marks, blocks);
 }
 
-// The underflow pass (finish_gate.cuh) processes the marked pairs. With bounded gates,
-// no pair is marked.
+// The underflow pass (finish_gate.cuh) processes the marked pairs. Bounded gates need
+// no such pass: lower_bound >= -5, so 16 tokens decay by a factor above 2^-116.
 template <int K>
 static int finish_of_K(const struct backward_params *x, unsigned char *marks,
                        int blocks)

@@ -14,9 +14,9 @@
 // The launcher of GDN's finishing kernel, compiled in a separate object file.
 int gdn_finish(const struct backward_params *x, int processors);
 
-// CONSUMERS: number of consumer threads. For all tokens of the chunk, a consumer
-// warpgroup has 64 channels and each of its warps has 16 channels. ALL: CONSUMERS plus
-// the threads of the producer's warpgroup. BLOCKS: number of blocks per SM.
+// CONSUMERS: number of consumer threads. A consumer warpgroup processes 64 channels of
+// all tokens of a chunk, and each of its warps 16 channels. ALL: CONSUMERS plus the
+// threads of the producer's warpgroup. BLOCKS: number of blocks per SM.
 template <int K>
 struct finish_threads {
     enum { CONSUMERS = 2 * K, ALL = 2 * K + 128, BLOCKS = K == 128 ? 1 : 2 };
@@ -185,7 +185,7 @@ static __device__ __forceinline__ void store_tile(const unsigned char *tile, bf1
 static __device__ __forceinline__ float dbeta_raw_of(enum kcp_beta_form form,
                                                      float beta, float dv_v_new)
 {
-    const float least = 9.094947e-13f; // 2^-40, in place of beta = 0 past the end
+    const float least = 9.094947e-13f; // 2^-40; |beta| is less only past the end
     const float b = fabsf(beta) < least ? copysignf(least, beta) : beta;
     const float dbeta = dv_v_new * __fdividef(1.0f, b) * __fdividef(1.0f, b);
     if (form == KCP_BETA_RAW) return dbeta;
@@ -257,8 +257,8 @@ static __device__ __forceinline__ float *h_dS_of(struct kda_finish_storage<K> &s
            + channel % 4;
 }
 
-// Returns the byte offset with which ldmatrix or stmatrix transposes a warp's 16
-// channels of a tile [64 tokens][64 channels]. The next 16 tokens are 2048 bytes later.
+// Returns this lane's byte offset for the transposing ldmatrix or stmatrix of a warp's
+// channels in a tile [64 tokens][64 channels]. The next 16 tokens are 2048 bytes later.
 static __device__ __forceinline__ int channels_offset(void)
 {
     const int lane = opaque_thread_id() % 32, warp = opaque_thread_id() / 32 % 4;

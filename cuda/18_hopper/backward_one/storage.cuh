@@ -84,7 +84,7 @@ struct backward_one_storage {
     uint64_t dv_full[VALUES], state_full, dS_full, dS_empty, triangles_full, dots;
     uint64_t staged, again[2], again_empty;
 };
-static_assert(sizeof(struct backward_one_storage) <= 227 * 1024, "one block on an SM");
+static_assert(sizeof(struct backward_one_storage) <= 227 * 1024, "one block must fit");
 
 // A stretch is a sequence: tokens `begin` to `begin` + `len` - 1. The stretch has index
 // `sequence` in dht and dh0, and index `row` on this rank. `step` is the index of the
