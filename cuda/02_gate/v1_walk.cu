@@ -1,13 +1,13 @@
-// v1_walk.cu -- norms, beta and gates: one warp per row, one thread per channel.
+// v1_walk.cu -- norms (one warp per row), beta, and gates (one thread per channel).
 // Book: chapter 02, "Code: kernels".  Checked by: tests/02_gate/checks.c.
 // Next: ../03_wy/v1_pairs.cu.
 #include "cuda/tile/device.cuh"
 #include "cuda/host/stages_v1.cuh"
 
-// All kernels in this file are bound by memory. Each input and output is accessed once,
-// in rows of contiguous channels. The sums dA_log and ddt_bias run over each chunk,
-// then over the chunks of a stretch (a local token range of one sequence) in order, so
-// results are reproducible bit for bit.
+// All kernels in this file are bound by memory. Each input is read from memory once,
+// and each output is written once, in rows of contiguous channels. The sums dA_log and
+// ddt_bias run over each chunk, then over the chunks of a stretch (a local token range
+// of one sequence) in order, so results are reproducible bit for bit.
 
 static __device__ float warp_sum(float x)
 {
@@ -42,7 +42,7 @@ static __global__ void norm(int64_t rows, int K, int l2norm, const void *x_, voi
     if (threadIdx.x == 0) ((float *)rstd_)[at] = rstd;
 }
 
-// Computes dx = rstd (dy - y sum(dy y)) with one warp per row.
+// A warp computes dx = rstd (dy - y sum(dy y)) of one row (without l2norm: dx = dy).
 template <class X>
 static __global__ void norm_backward(int64_t rows, int K, int l2norm, const void *x_,
                                      const void *dy_, void *dx_)
@@ -61,8 +61,8 @@ static __global__ void norm_backward(int64_t rows, int K, int l2norm, const void
         ((X *)dx_)[at * K + i] = rstd * ((float)dy[i] - along * (float)x[i]);
 }
 
-// Computes beta = s sigmoid(raw), s = 1 or 2. Backward computes dbeta_raw = dbeta s
-// sigmoid'(raw). Each thread processes one token of one head.
+// By beta_form, computes beta = sigmoid(raw), 2 sigmoid(raw) or raw. Backward computes
+// dbeta_raw from dbeta. Each thread processes one token of one head.
 template <class X>
 static __global__ void beta(const struct kcp_gate a)
 {
@@ -112,8 +112,8 @@ static __device__ float gate_slope(const struct gate_form &f, float x)
     }
 }
 
-// Computes g and its cumulative sum G along a chunk, with one block per chunk and head
-// and one thread per channel. A gate below -750 adds only -750 to G.
+// Computes g and G, where G is log2(e) times the sum of g from the chunk's first token.
+// A block processes one chunk and head. A gate below -750 adds only -750 to the sum.
 template <class X>
 static __global__ void gate_forward(const struct kcp_gate a)
 {

@@ -3,10 +3,10 @@
 // Next: ../03_wy/v2_halves.cu.
 //
 // Bound: memory. These kernels read 6 K bytes and write 8 K bytes per token and head.
-// At K = 128, this is 1792 bytes, or 0.35 ms for 8192 tokens of 96 heads. Version 1
-// reaches 60 percent of this bound, because each thread has one 2-byte load in flight.
-// Here K / 8 lanes load a row of q or k, 8 numbers per lane. For the gate, a warp loads
-// 16 tokens of a chunk before using the first. If a.g is NULL, g is not stored.
+// At K = 128, this is 1792 bytes, or 0.33 ms for 8192 tokens of 96 heads. Storing g
+// (a.g is not NULL) adds 4 K bytes. Version 1 reaches 60 percent of the bound, because
+// each thread has one 2-byte load in flight. Here K / 8 lanes load a row of q or k, 8
+// numbers per lane. A warp loads the gates of 16 tokens (GDN: 8) before the first use.
 #include "v2_vector_back.cuh"
 #include "cuda/host/stages_v2.cuh"
 
@@ -143,7 +143,7 @@ static __global__ __launch_bounds__(256) void head_sums(const struct kcp_gate a)
     }
 }
 
-// Computes beta = s sigmoid(raw), s = 1 or 2. Backward computes dbeta_raw.
+// Computes beta = sigmoid(raw), 2 sigmoid(raw) or raw. Backward computes dbeta_raw.
 static __global__ void beta_all(const struct kcp_gate a)
 {
     const int64_t at = blockIdx.x * 256ll + threadIdx.x;

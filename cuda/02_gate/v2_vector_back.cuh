@@ -27,8 +27,8 @@ static __device__ __forceinline__ float group_sum(float x, int lanes)
     return x;
 }
 
-// Computes dx = rstd (dy - y sum(dy y)), y = rstd x, of q (blockIdx.y = 0) or k (1),
-// with K / 8 lanes per row.
+// Computes dx = rstd (dy - y sum(dy y)), y = rstd x (without l2norm: dx = dy), of q
+// (blockIdx.y = 0) or k (blockIdx.y = 1), with K / 8 lanes per row.
 template <int K>
 static __global__ __launch_bounds__(256) void norm_rows_back(const struct kcp_gate a)
 {
