@@ -5,8 +5,8 @@
 #include "v2_halves_pairs.cuh"
 #include "cuda/host/stages_v2.cuh"
 
-// A block has 16 warps, one per tile of pairs. Two blocks fit in the registers of an
-// SM, so one block can compute while the other block waits at a barrier.
+// Of a block's 16 warps, 14 (GDN: 10) compute one tile of pairs each. Two blocks fit in
+// the registers of an SM, so one can compute while the other waits at a barrier.
 enum { THREADS = 512 };
 
 // Computes k~ = exp2(G) k in place. For KDA, also computes kg = exp2(G_last - G) k and
@@ -157,7 +157,7 @@ int v2_wy(void *args)
 }
 
 KCP_VARIANT(wy_v2_halves) = {
-    "03_wy",  "v2_halves", "tensor cores: recursive halving, one anchor per block",
+    "03_wy",  "v2_halves", "tensor cores: recursive halving of the triangle",
     KCP_BF16, KCP_DEVICE,  "K 64 or 128, V a multiple of 32 up to 2 K, C 64",
     v2_wy,    NULL
 };

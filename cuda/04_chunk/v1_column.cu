@@ -4,10 +4,10 @@
 #include "cuda/tile/device.cuh"
 #include "cuda/host/stages_v1.cuh"
 
-// Bound: latency, because chunks are sequential on one SM. A chunk costs 6 C K V flops.
-// Column v of the new state depends only on column v of the old state. So thread v
-// keeps column v of S and v_new in local memory, and no barrier is needed. All threads
-// read the same w, q, k.
+// Bound: latency, because the chunks of a stretch (a token range of one sequence) are
+// sequential. A chunk costs 6 C K V + C^2 V flops. Column v of the new state depends
+// only on column v of the old state, so thread v keeps column v of S and v_new in local
+// memory, and no barrier is needed. All threads read the same w, q, k.
 template <class X>
 static __global__ void chunk(const struct kcp_chunk a)
 {

@@ -6,8 +6,8 @@
 
 // If h and v_new are stored, v3 is bound by the load-store unit. A warp's store covers
 // 32 bytes per row, and the unit processes one row at a time, so stores take 3000
-// cycles per step. This kernel stores whole rows. Bound: memory, 136 KiB per step, or
-// 96 KiB without o (chapter 13). The flops take 1.02 us of an SM, as in v3. Each step
+// cycles per step. Here a store covers 128 bytes per row. Bound: memory, 136 KiB per
+// step, or 96 KiB without o (chapter 13). The flops take 1.02 us, as in v3. Each step
 // has one barrier, after its chunk has arrived and the previous chunk has been read.
 enum { W, KG, U, QG, TENSORS };
 

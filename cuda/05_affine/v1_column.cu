@@ -4,9 +4,9 @@
 #include "cuda/tile/device.cuh"
 #include "cuda/host/stages_v1.cuh"
 
-// Runs chapter 04's scan on the augmented state [h_ext | M], which has V+K columns. The
-// scan starts from [h_start | I] (NULL: h_start = 0), and columns of M have u = 0.
-// Bound: latency, as in chapter 04. A chunk costs 4 C K (K+V) flops in fp32.
+// A token range maps its first state S to M S + h_ext. Runs chapter 04's scan on the
+// V+K columns of [h_ext | M], from [h_start | I] (NULL: h_start = 0). Columns of M have
+// u = 0. Bound: latency, as in chapter 04. A chunk costs 4 C K (K+V) flops in fp32.
 template <class X>
 static __global__ void affine(const struct kcp_affine a)
 {

@@ -9,8 +9,8 @@
 // bf16 and therefore exact. An fp32 number is the sum of three bf16 numbers, so three
 // bf16 products compute M exactly, apart from rounding in the accumulator. Bound: 4 C K
 // (V + 3 K) flops per chunk, 16.8 MFLOP at K = V = 128. This is more than twice chapter
-// 04's work, shared by (V+K)/64 blocks per head. For products, h_ext is rounded to
-// bf16. Barriers and copies are those of chapter 04's v2.
+// 04's work. Each of (V+K)/64 blocks per head does a part of it. For products, h_ext is
+// rounded to bf16. Barriers and copies are those of chapter 04's v2.
 template <int K>
 struct tiles {
     bf16 w[CHUNK][K + PAD], k[CHUNK][K + PAD], u[CHUNK][64 + PAD];

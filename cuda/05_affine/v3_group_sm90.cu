@@ -9,11 +9,11 @@
 // warpgroups owns 64 columns of h_ext and 64 columns of M. M is split into two bf16
 // pieces. The omitted remainder, 2^-18 of an element, is a fifth of the tolerance of
 // chapter 19. Bound: 4 C K (V + 2 K) flops (12.6 MFLOP) per chunk, 1.75 us of an SM at
-// its peak. A chunk's 48 KiB are read once. The warpgroups process M and h_ext in
-// opposite order, so that one warpgroup splits numbers while the products of the other
-// warpgroup run. Copies run three chunks ahead. Instead of a block-wide barrier, each
-// pipeline stage has two mbarriers: `full` completes when the copies of all threads
-// have arrived, and `empty` when all threads have read the stage.
+// its peak. The w, kg and u of a chunk (48 KiB) are read once. The warpgroups process M
+// and h_ext in opposite order, so that one warpgroup splits numbers while the products
+// of the other warpgroup run. Copies run three chunks ahead. Instead of a block-wide
+// barrier, each pipeline stage has two mbarriers: `full` completes when the copies of
+// all threads have arrived, and `empty` when all threads have read the stage.
 enum { W, KG, U, STAGES = 4, THREADS = 256 };
 typedef struct chunk_pipeline<3, STAGES> tiles;
 
