@@ -1,6 +1,6 @@
 // hop.cuh -- a step of the exchange algorithm `chain`: waits, applies a map, sends.
 // Book: chapter 20, "Code: kernels".
-// Checked by: tests/07_merge/checks.c and every pass over NCCL, form chain.
+// Checked by: tests/07_merge/checks.c and every pass over NCCL with `chain`.
 // Next: hops.cu.
 #ifndef KCP_HOP_CUH
 #define KCP_HOP_CUH
@@ -118,10 +118,10 @@ static __device__ __forceinline__ void hop_put(float *to, struct fold<K, COLS> &
 }
 
 // Bound: 4 K V bytes per head on the link, and the latency of a flag between GPUs. A
-// block computes 16 columns of a head. A thread multiplies one row of M by some of
+// block computes 16 columns of a head. A thread multiplies a part of one row of M by
 // these columns, as in fold_once. M and h are loaded before the wait for S. Besides the
-// barriers of the waits, there are four: after M and S have arrived, after the piece
-// has been read, after the sums are stored, and after the piece has been written.
+// barriers of the waits, there are four: after the received piece is read, after M and
+// S are stored, after the sums are stored, and after the next rank's piece is written.
 template <int K>
 static __global__ __launch_bounds__(FOLD_THREADS) void hop_columns(const struct hop x)
 {

@@ -61,10 +61,10 @@ static int apply_once(int HV, int V, const void *map, int v0, int Vb, const void
     return launched();
 }
 
-// Selects the kernel by the shape of the whole state, not by the columns of one call.
-// So if the segments do not depend on the number of ranks, all exchange algorithms give
-// the same bits, although the algorithm `pipeline` calls `apply` once per block of
-// columns. The algorithm `chain` (hop.cuh) adds in the order of fold_once.
+// Selects the kernel by the shape of the whole state, not by the columns of one call,
+// because the algorithm `pipeline` calls `apply` once per block of columns. So all
+// exchange algorithms that apply the maps in token order give the same bits. The
+// algorithm `chain` (hop.cuh) adds in the order of fold_once.
 static int apply(int HV, int K, int V, const void *map, int backward, int first, int v0,
                  int Vb, const void *S_in, int ld_in, void *S_out, int ld_out,
                  struct CUstream_st *stream)
@@ -84,7 +84,7 @@ static int apply(int HV, int K, int V, const void *map, int backward, int first,
 
 // Composes map b after map a: h = op(M_b) h_a + h_b; M = M_b M_a (backward: M_a M_b). A
 // block computes row i of a head's map, and a thread computes one column of row i. All
-// threads read the same row of the left factor and all rows of the right factor.
+// threads read the same row of the left factor and different columns of the right one.
 static __global__ void compose_maps(int K, int V, const float *b_, const float *a_,
                                     int backward, int a_first, float *out_)
 {

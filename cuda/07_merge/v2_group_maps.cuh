@@ -17,11 +17,11 @@
 
 struct map_storage {
     bf16 M[3][4 * SWIZZLE128_TILE]; // per piece: all rows of columns 0-63, then 64-127
-    float raw[DIM * DIM];           // each thread reads only what it copied
+    float raw[DIM * DIM];           // M in fp32, before it is split
 };
 
-// Copies M (row stride VK) to `raw`. In split_M, each thread reads only the elements
-// that this thread copied.
+// Copies M (row stride VK) to `raw`. No barrier is needed before split_M, because a
+// thread reads only the elements that this thread copied.
 static __device__ __forceinline__ void load_M(const float *M, int VK,
                                               struct map_storage *s)
 {

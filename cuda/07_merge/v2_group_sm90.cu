@@ -49,7 +49,7 @@ static __global__ __launch_bounds__(128, 1) void compose(int V, const float *b,
     store_state<DIM>(out + at, transposed ? VK : 1, transposed ? 1 : VK, X);
 }
 
-// Returns whether the shape is supported. Rows of M must be aligned for 16-byte copies.
+// Returns whether the GPU, the shape and the alignment (16-byte copies) are supported.
 static int takes(int K, int V, const void *map)
 {
     return K == DIM && V % 64 == 0 && is_aligned_16(map) && device_is_sm90();

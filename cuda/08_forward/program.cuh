@@ -75,8 +75,8 @@ static int front(struct forward *x)
     return status ? status : x->t.wy(&wy);
 }
 
-// Runs chapters 05 (maps) and 07 (exchange). Stores the initial state of segment s in
-// `states` [s]. Then computes the initial state of each strip (part) of the segment.
+// Runs chapters 05 (maps) and 07 (exchange). Stores the initial state of each segment
+// (tokens of one sequence) in `states` and of each strip (part of it) in `p.starts`.
 static int carry(struct forward *x)
 {
     const struct kcp_call *call = (const struct kcp_call *)&x->a;
