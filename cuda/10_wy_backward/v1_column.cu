@@ -5,8 +5,8 @@
 #include "cuda/host/stages_v1.cuh"
 
 // Bound: reads through the cache, and about C exponentials per token, head and column.
-// A block processes the value heads of a query/key head one after another. Thread d
-// computes column d of the gradients of q, k and G, so no sum crosses blocks. Sums over
+// A block processes the value heads of a query/key head one after another, so no sum
+// crosses blocks. Thread d computes column d of the gradients of q, k and G. Sums over
 // columns use the workspace [T,HV,V+2K] (fp32). Row (t, n) holds V terms of dbeta, then
 // dw [K], then GDN's dG [K]. Later, K more terms of dbeta overwrite dw. A barrier
 // precedes each phase that reads what other threads wrote.
@@ -42,7 +42,7 @@ static __device__ void state_products(const struct kcp_wy_backward &a,
                 -dot(in<X>(a.dU, t, a.HV, n, a.V), h + d * a.V, a.V);
 }
 
-// Computes dA = tril((dU v^T + dw k~^T) diag(beta), -1), with one thread per pair.
+// Computes dA = tril((dU v^T + dw k~^T) diag(beta), -1), where k~ = exp2(G) k.
 template <class X>
 static __device__ void factors(const struct kcp_wy_backward &a, struct token_range z,
                                int n, float (*dA)[CMAX])
@@ -105,8 +105,8 @@ static __device__ void values(const struct kcp_wy_backward &a, struct token_rang
 struct column { float dq[CMAX], dk[CMAX], dq2[CMAX], dk2[CMAX], dkt[CMAX]; };
 
 // Computes dq2*_i = sum_{j<i} dAqk_ij k_j D_ij, dk2_i = sum_{j<i} dL_ij k_j D_ij and
-// dkt*_j = sum_{i>j} (dAqk_ij q_i + dL_ij beta_i k_i) D_ij, pair by pair, with all
-// exponents <= 0. The sums dq2* and dkt* omit i = j: these terms would cancel in dG.
+// dkt*_j = sum_{i>j} (dAqk_ij q_i + dL_ij beta_i k_i) D_ij, with D_ij = exp2(G_i - G_j)
+// <= 1. The sums dq2* and dkt* omit i = j: these terms would cancel in dG.
 template <class X>
 static __device__ void pairs(const struct kcp_wy_backward &a, struct token_range z,
                              int n, int d, const float (*dL)[CMAX], struct column *x)
@@ -176,8 +176,8 @@ static __device__ void combine_paths(const struct kcp_wy_backward &a,
     }
 }
 
-// Computes dbeta = sum_v dvb v + sum_d (dkgb k~ + dk2 k). For GDN, also computes the
-// sum of dG over d, and dg_t, the sum of dG from row t to the last. One thread per row.
+// A thread per row computes dbeta = sum_v dvb v + sum_d (dkgb k~ + dk2 k), where dkgb =
+// A^T dw. For GDN, also sums dG over d, and over rows t to the last (dg_t).
 static __device__ void row_sums(const struct kcp_wy_backward &a, struct token_range z,
                                 int n, float *dG)
 {
@@ -246,11 +246,11 @@ int v1_wy_backward(void *args)
 
 KCP_VARIANT(wy_backward_v1_column) = {
     "10_wy_backward", "v1_column",
-    "one block per chunk and head, one thread per column",
+    "one block per chunk and query/key head, one thread per column",
     KCP_BF16, KCP_DEVICE, "K, V up to 256, C up to 64", v1_wy_backward<bf16>,
     v1_wy_backward_work };
 KCP_VARIANT(wy_backward_v1_column_f32) = {
     "10_wy_backward", "v1_column_f32",
-    "one block per chunk and head, one thread per column",
+    "one block per chunk and query/key head, one thread per column",
     KCP_F32, KCP_DEVICE, "K, V up to 256, C up to 64", v1_wy_backward<float>,
     v1_wy_backward_work };

@@ -7,9 +7,9 @@
 
 // Bound: memory. At K = V = 128, the first kernel moves 3330 bytes per token and head,
 // 0.61 ms for 8192 tokens of 96 heads. The second kernel moves 3080 bytes, 0.56 ms. Its
-// 55,000 instructions per chunk and head take 0.7 ms at one instruction per cycle. Both
-// kernels run two blocks of eight warps per SM (112 KiB per block, 128 registers per
-// thread). A barrier precedes each phase that reads what other warps wrote.
+// 55,000 warp instructions per chunk and head take 0.7 ms at four per cycle and SM.
+// Both kernels run two blocks of eight warps per SM (112 KiB per block, 128 registers
+// per thread). A barrier precedes each phase that reads what other warps wrote.
 
 // Computes dq, dk and the terms of dbeta and dg. Stores this thread's sums over 16 rows
 // in s.whole, and gates() adds these sums to dg. Rows are processed from last to first,
@@ -235,6 +235,6 @@ int v3_wy_backward(void *args)
 }
 
 KCP_VARIANT(wy_backward_v3_split) = {
-    "10_wy_backward", "v3_split", "two kernels; dg_t sums the pairs j < t <= i",
+    "10_wy_backward", "v3_split", "two kernels: the solve, then the pairs of rows",
     KCP_BF16, KCP_DEVICE, "K and V 64 or 128, C 64", v3_wy_backward,
     v3_wy_backward_work };

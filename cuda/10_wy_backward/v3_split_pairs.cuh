@@ -3,15 +3,15 @@
 // Next: v3_split.cu.
 #include "v3_split_storage.cuh"
 
-// Tile (I, J) has 16 rows and 16 columns. Off the diagonal, the tile's anchor is row a,
-// the first row of I, and D_ij = E_i F_j. The factors E_i = exp2(G_i - G_a) and F_j =
-// exp2(G_a - G_j) are at most 1. A thread processes the 16 rows of block B in column d.
-// The thread computes the factors of these rows, the tensor core multiplies the tiles,
-// and the thread applies the remaining factor to the products. Tiles on the diagonal
-// are computed pair by pair in fp32 in registers. The gradient dg_t is the sum over
-// pairs j < t <= i. Off the diagonal, these pairs are summed without cancellation: by
-// rows i >= t, by columns j < t, and by whole tiles (I, J) with J < B < I. No term is
-// added and later subtracted, so the sums may be rounded independently.
+// Tile (I, J) of dAqk or dL is 16 x 16 and starts at row a = 16 I and column 16 J. Off
+// the diagonal, row a is the tile's anchor, and D_ij = E_i F_j. The factors E_i =
+// exp2(G_i - G_a) and F_j = exp2(G_a - G_j) are at most 1. A thread processes the 16
+// rows of block B in column d. The thread computes the factors of these rows, the
+// tensor core multiplies the tiles, and the thread applies the remaining factor to the
+// products. Tiles on the diagonal are computed pair by pair in fp32 in registers. The
+// gradient dg_t sums the terms of pairs j < t <= i. Off the diagonal, these terms are
+// summed by rows i >= t, by columns j < t, and by whole tiles with J < B < I. No term
+// is added and later subtracted, so the sums may be rounded independently.
 enum { COLS = 64, LX = COLS + PAD, TILES = 6, LT = 56 };
 
 struct pair_storage {
@@ -24,8 +24,8 @@ struct pair_storage {
     bf16 raw[3][CHUNK][LX], q[CHUNK][LX];   // P, W, Q; then k (Q + dk2), in halves
     bf16 kF[TILES][16][LX];              // k F of tile (I, J); then its sums by columns
     bf16 qE[2][3][16][LX];               // q E and beta k E; then the sums by rows
-    float G_first[4][COLS], G_last[COLS];   // G of first rows, of the last row
-    float whole[4][4][COLS];             // sums by rows, by columns, of tiles I = 2, 3
+    float G_first[4][COLS], G_last[COLS];   // G of each block's first row, of row 63
+    float whole[4][4][COLS];             // 0: sums by rows, 1: by columns, I > 1: tiles
     float beta[CHUNK], of_beta[2][CHUNK], of_gate[2][CHUNK];
 };
 
@@ -210,7 +210,7 @@ static __device__ __forceinline__ void products(struct pair_storage &s)
 }
 
 // Processes row i of the diagonal tile, one pair j < i at a time, with exponents <= 0.
-// Computes dq2* and dk2 of row i, and adds the terms of row i to all dkt*_j.
+// Adds the terms of these pairs to dq2 and dk2 of row i, and to dkt of each row j.
 static __device__ __forceinline__ void row_pairs(const struct pair_storage &s, int i,
                                                  float q, float beta_k,
                                                  struct column &x, float &dq2,

@@ -112,8 +112,8 @@ static __device__ void make_dL(struct solve_storage<K, V> &s, bf16 *dL, int stri
     }
 }
 
-// Computes dbeta. If |beta| < 1/2, computes only the term dvb v, and the second kernel
-// adds the other terms.
+// Computes dbeta = dvb v_new / beta. If |beta| < 1/2 (see is_divisor), computes only
+// the term dvb v instead, and the second kernel adds the other terms.
 template <int K, int V>
 static __device__ void sum_over_v(const struct kcp_wy_backward &a, struct token_range z,
                                   int n, struct solve_storage<K, V> &s)
@@ -127,8 +127,8 @@ static __device__ void sum_over_v(const struct kcp_wy_backward &a, struct token_
             is_divisor(s.beta[i]) ? by_v_new / s.beta[i] : by_v;
 }
 
-// Each block processes one chunk and value head. Two blocks share an SM. A warp owns 16
-// columns of every [64,K] and [64,V] matrix. A barrier precedes each phase that reads
+// Each block processes one chunk and value head. Two blocks share an SM. If K = V, a
+// warp owns 16 columns of every [64,K] matrix. A barrier precedes each phase that reads
 // columns of other warps. A^T multiplies only dU (eq:short-adjoint in the book). With
 // equal keys and beta near 1, A^T subtracts nearly equal rows, so dbeta computed from
 // dA A^T in bf16 would be wrong.
