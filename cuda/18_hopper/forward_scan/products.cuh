@@ -54,8 +54,8 @@ static __device__ __forceinline__ void wgmma_times_tiles(
                               add || p);
 }
 
-// Returns the K-major descriptor of a triangle with the 32-byte swizzle. A step along K
-// is 16 columns. The next step is 2048 bytes further.
+// Returns the K-major descriptor of a triangle (A beta or Aqk). A triangle consists of
+// four block columns of 64 rows of 32 bytes. A step along K is one block column.
 static __device__ __forceinline__ uint64_t smem_desc_triangle(const unsigned char *X)
 {
     return smem_desc(X, SWIZZLE_32_BYTES, 16, 256);

@@ -5,16 +5,15 @@
 
 // ---- stores o to global memory
 //
-// o^T of a chunk is packed to bf16 as soon as o^T is complete, because an accumulator
-// may not be read while later products are in flight. Each warp stores its 16 columns,
-// transposed, into the stage of the next chunk's v, after reading these columns of v.
-// Later the warpgroup copies whole rows of 128 bytes from this stage to global memory
-// and releases the stage. The barrier o_ready separates the stores of the warps from
-// the copy, and is usually complete when the copy starts.
+// o^T of a chunk is packed to bf16 as soon as o^T is complete, because q S of the next
+// chunk overwrites the accumulator. Each warp stores its 16 columns of o, transposed,
+// into the stage of the next chunk's v, after reading these columns of v. Later the
+// warpgroup copies whole rows of 128 bytes from this stage to global memory and
+// releases the stage. This copy waits for barrier o_ready, which is usually complete.
 
 // The part of o that this thread stores: 16 bytes per row. `to`: address in the
-// thread's first row of the next chunk to store; `step`: row stride; `left`: the number
-// of rows from `to` to the end of the window (this launch's chunks).
+// thread's first row of the chunk that is stored next; `step`: row stride; `left`: the
+// number of rows from `to` to the end of the window (this launch's chunks).
 struct o_rows { bf16 *to; int64_t step; int left; };
 
 static __device__ __forceinline__ struct o_rows o_rows_of(
@@ -118,11 +117,14 @@ struct keeps_states {
     }
 };
 
-// A scan step has two halves. `new_values` computes v_new and q S from the state before
-// the chunk. `update_state` adds v_new to the state and Aqk v_new to o. The compiler
-// makes every loop head wait for all products. No product is in flight at the end of
-// new_values, so an iteration runs update_state, then new_values of the next chunk
-// (concurrently with the end of update_state).
+// A scan step has two halves. `new_values` computes v_new and q S from the state S
+// before the chunk. `update_state` updates S with v_new, and completes o. The compiler
+// makes every loop head wait for all products. new_values ends without a product in
+// flight, so an iteration overlaps update_state with new_values of the next chunk.
+//
+// KDA and GDN both have two triangles per chunk. If D_ij is the decay from row j to row
+// i, then Aqk_ij = scale q_i D_ij k_j^T for j <= i, and A = (1 + L)^-1, where L_ij =
+// beta_i k_i D_ij k_j^T for j < i.
 template <class Consumer>
 static __device__ __forceinline__ void scan_chunks(Consumer c, int count, float (*S)[4])
 {
@@ -138,11 +140,12 @@ static __device__ __forceinline__ void scan_chunks(Consumer c, int count, float 
 
 // ---- one gate per channel (KDA)
 //
-// y = v - k~ S, v_new = A beta y, S <- Lambda S + kg^T v_new, o = qg S + Aqk v_new.
-// Each wait for a product is as late as possible. The critical path is k~ S, v_new, S.
-// Products for o overlap with this path. `update_state` stores rows of the previous
-// chunk's o during the product that adds v_new to S. With two warpgroups (O_EARLY),
-// new_values stores these rows instead, while the other warpgroup runs products.
+// y = v - k~ S, v_new = A beta y, S <- Lambda S + kg^T v_new, o = qg S + Aqk v_new,
+// where k~ = exp2(G) k (stored as -k~), kg = exp2(G_last - G) k, Lambda = exp2(G_last),
+// qg = scale exp2(G) q. G is the sum of log2 decays from the chunk's start to a row.
+// The critical path is k~ S, A beta y, kg^T v_new. Products for o overlap with this
+// path. During kg^T v_new, `update_state` stores the previous chunk's o. With O_EARLY
+// (two warpgroups) `new_values` stores this o, while the other warpgroup runs products.
 template <int K, int WGS, int blocks, scan_kind kind, class Keep>
 struct kda_consumer {
     enum { LD = 64 * WGS + PAD, O_EARLY = WGS == 2 };    // LD: row stride of v and o
@@ -151,7 +154,7 @@ struct kda_consumer {
     Keep keep;
     float y[CHUNK / 8][4], o[CHUNK / 8][4];
 
-    // Loads y = v of a chunk, with 0 past the chunk's end.
+    // Loads y = v of a chunk. The producer has set rows past the chunk's end to 0.
     __device__ __forceinline__ void load_v(int chunk)
     {
         consumer_wait(smem, PIPE_K, chunk);
@@ -230,9 +233,9 @@ struct kda_consumer {
 };
 
 // ---- one gate per head (GDN)
-
-// With raw k and q, and row factors F, B, Q (gdn_row_factors): y = v - F (k S), v_new =
-// A beta y, S <- decay S + k^T (B v_new), o = Q (q S) + Aqk v_new.
+//
+// k and q are raw rows. F, B, Q are decays over norms, one per row (gdn_row_factors).
+// y = v - F k S, v_new = A beta y, S <- decay S + k^T B v_new, o = Q q S + Aqk v_new.
 template <int K, int WGS, int blocks, scan_kind kind, class Keep>
 struct gdn_consumer {
     enum { LD = 64 * WGS + PAD };        // row stride of v and o
@@ -361,12 +364,11 @@ static __device__ __forceinline__ void scan_consumer_warpgroup(
     keep.finish();
 }
 
-// Bound: memory. Per token and head the kernel reads 6K + 2.5C + 2V bytes and writes
-// 2V. With few heads the bound is the latency of T / C sequential steps of three
+// Bound: memory. With KDA the kernel reads 6K + 2.5C + 2V bytes per token and head, and
+// writes 2V. With few heads the bound is the latency of T / C sequential steps of three
 // products, about 1000 cycles per step. Flops: 8.4e6 per chunk and head at K = V = 128.
-// Shared memory: up to 221 KiB, one block per SM. A consumer thread has 232 registers:
-// 64 for S, 32 for S in bf16, 32 for y, 32 for o, and 16 each for the bf16 copies of y
-// and o.
+// Shared memory: up to 221 KiB, one block per SM. Of a consumer thread's 232 registers,
+// 64 hold S, 32 S in bf16, 32 y, 32 o, 16 y in bf16 and 16 o in bf16.
 //
 // Ownership: a block computes 64 WGS columns of one head's state. Each consumer
 // warpgroup computes 64 of these columns, and each producer warp fills one pipeline.
@@ -396,8 +398,7 @@ static __global__ __launch_bounds__(128 * WGS + 128, 1) void scan_kernel(
     if (blocks > 1) cluster_sync();      // the other block may still arrive at `empty`
 }
 
-// The storage of a scan that also stores states. Each warpgroup also has K / 64 tiles
-// of h and one tile of v_new.
+// scan_storage, and for each warpgroup K / 64 tiles of h and one tile of v_new.
 template <int K, int WGS, int kda>
 struct keeping_storage {
     struct scan_storage<K, WGS, KEEPING_SCAN, kda> in;
@@ -474,8 +475,7 @@ static int launch_scan_blocks(const struct forward_params *x,
                            blocks, x, rows);
 }
 
-// Uses blocks of 64 columns if the GPU has an SM for each block, otherwise blocks of
-// 128 columns.
+// Blocks have 64 columns if V is 64 or each such block gets an SM, otherwise 128.
 template <int K, int kda>
 static int launch_scan(const struct forward_params *x, const struct chunk_states *to,
                        int processors)

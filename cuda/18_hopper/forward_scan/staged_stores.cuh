@@ -8,9 +8,9 @@
 #include "products.cuh"
 #include "cuda/tile/warpgroup_store.cuh"
 
-// For backward's finishing kernel a scan stores two results per chunk in bf16: h, which
-// is operand A of the first product, and v_new, which is operand A of the last product.
-// Both results are staged in tiles in shared memory and stored by TMA.
+// A scan stores two results per chunk in bf16 for backward's finishing kernel: h, the
+// state before the chunk, and v_new. Both are already in registers, as operand A of the
+// scan's products. They are staged in tiles in shared memory and stored by TMA.
 
 // Stores operand A [64, 16 * steps] transposed: a row of a tile is a column of the
 // operand. Each warp writes 16 of a row's 64 columns.
