@@ -14,7 +14,7 @@
 // accumulator with permuted columns. A product has the same result, because both
 // operands permute the summed index in the same way.
 
-// A 16x16 block in fp32, inverted in place. Rows of two blocks cover all banks.
+// A 16x16 block in fp32, inverted in place. Row i of two blocks covers all 32 banks.
 struct block16 { float x[SUBCHUNK][SUBCHUNK + 4], pad[16]; };
 
 static __device__ __forceinline__ int lane_row(void) { return threadIdx.x % 32 / 4; }
@@ -49,8 +49,8 @@ static __device__ __forceinline__ struct split_operand block16_as_b(
     return split_accumulator(d);
 }
 
-// Adds A[I] N to y[I] for `count` blocks. Each product of operands top + rest omits
-// rest * rest (below the rounding error). Blocks are interleaved to hide latency.
+// Adds A[I] N to y[I] for `count` blocks. The operands are sums top + rest, and rest *
+// rest is omitted (below the rounding error). Blocks are interleaved to hide latency.
 static __device__ __forceinline__ void mma_split_blocks(
     float (*y)[2][4], const struct split_operand *A, const struct split_operand &N,
     int count)
@@ -67,8 +67,8 @@ static __device__ __forceinline__ void mma_split_blocks(
     }
 }
 
-// A value head of a chunk: its G and beta, the norms of the chunk's rows, and this
-// lane's address in the factors.
+// A value head of a chunk: per row G (the sum of log2 decays up to the row), beta and
+// reciprocal norms, and this lane's address in the factors.
 struct head_of_chunk {
     const float *G, *beta;
     const float2 *norm;
@@ -93,7 +93,7 @@ static __device__ __forceinline__ void store_block16(
             four[h];
 }
 
-// Stores block (I, J) of A beta in the factors.
+// Stores block (I, J) of A diag(beta) in the factors. A is (1 + L)^-1 (see `scores`).
 static __device__ __forceinline__ void store_inverse(const struct head_of_chunk &w,
                                                      int I, int J, const float (*d)[4])
 {
@@ -118,7 +118,7 @@ static __device__ __forceinline__ void store_scores(const struct head_of_chunk &
 // decays: from row j to the first row of I, and from that row to row i. Both decays are
 // at most 1 for any gate. `to[row_pairs_before(I) + j]` has the first decay times
 // norm[j].y. `q[i]` and `k[i]` have the second decay times norm[i].x or norm[i].y.
-// `k[i]` also includes beta and the sign of -L.
+// `k[i]` is also multiplied by -beta, because -L is needed, not L.
 struct pair_factors { float q[CHUNK], k[CHUNK], to[96]; };
 
 static __device__ __forceinline__ int row_pairs_before(int I)
@@ -132,8 +132,9 @@ static __device__ __forceinline__ int below_diagonal(int I, int J)
     return I * (I - 1) / 2 + J;
 }
 
-// Products of rows in shared memory, as 16x16 blocks, each stored lane by lane. Entry
-// (I, J), J <= I, has block (I, J) of q k^T in `qk`, but block (J, I) of k k^T in `kk`.
+// Products of rows in 16x16 blocks, each stored lane by lane. Entry (I, J), J <= I, has
+// block (I, J) of q k^T in `qk`, but block (J, I) of k k^T in `kk`. Norms and decays
+// turn q k^T into Aqk, and turn beta k k^T below the diagonal into L.
 typedef float4 scores[SUBCHUNKS * (SUBCHUNKS + 1) / 2][2][32];
 
 // Scales the scores of block (I, J), J < I, and stores the block of Aqk.
@@ -171,9 +172,8 @@ static __device__ __forceinline__ struct split_operand minus_L(
     return split_accumulator(y);
 }
 
-// Computes a diagonal block with one exponential per pair, because no product of two
-// factors represents a pair's decay for every gate. Stores Aqk in the factors and L in
-// shared memory.
+// Computes a diagonal block with one exponential per pair of rows, because the factor
+// exp2(-G_j) may overflow. Stores Aqk in the factors and L in shared memory.
 static __device__ __forceinline__ void diagonal_scores(
     const struct head_of_chunk &w, int I, const scores &qk, const scores &kk,
     struct block16 &L)
@@ -207,8 +207,8 @@ static __device__ __forceinline__ void diagonal_scores(
 //
 // With one gate per head the decay is not part of the products over channels. So q k^T
 // and k k^T are computed from the raw rows, once for all value heads of a query/key
-// head. The decay of a pair of rows is exp2 of a difference of G, exact for any gate. A
-// thread block is one warpgroup. Warp I has the 16 rows of subchunk I of both products.
+// head. Then each value head multiplies the products by its decays. A thread block is
+// one warpgroup. Warp I has the 16 rows of subchunk I of both products.
 enum { HEADS_PER_BLOCK = 4 };            // maximum number of value heads
 
 // Storage per value head in addition to the products. `blocks` is the number of 16x16
@@ -216,7 +216,7 @@ enum { HEADS_PER_BLOCK = 4 };            // maximum number of value heads
 template <int blocks>
 struct head_storage { struct block16 block16[blocks]; struct pair_factors f; };
 
-// If four warps share a head: N = -L and inverted diagonal blocks, as operand B.
+// Data that the four warps of one head exchange: N = -L, inverted diagonal blocks.
 struct shared_blocks { uint4 N[6][2][32], B[SUBCHUNKS - 1][2][32]; };
 
 // If `heads_by_warp` is 1, the block has several value heads, one per warp. Otherwise
@@ -278,7 +278,7 @@ static __device__ __forceinline__ void mma_gram_diagonal(
     }
 }
 
-// Stores `times` / |row| (0 past the chunk's end) for rows g and g + 8 of the subchunk.
+// For rows g and g + 8 stores `times` / |row| (`times` without l2norm, 0 past the end).
 // Lanes with lane % 4 = g / 2 hold |row|^2, which is on the diagonal of X X^T.
 template <int K>
 static __device__ __forceinline__ void gdn_row_norms(

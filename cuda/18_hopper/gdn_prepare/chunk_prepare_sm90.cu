@@ -56,8 +56,8 @@ static __device__ __forceinline__ struct head_of_chunk head_of_chunk(
     return w;
 }
 
-// Computes a head's factors with one warp. A (1 + L) = 1 and N = -L give the block
-// columns of A from the last to the first:
+// Computes a head's factors with one warp. Below the diagonal, L is beta k k^T with
+// decays. A (1 + L) = 1 and N = -L give the block columns of A, the last one first:
 //     A_IJ = (sum_M A_IM N_MJ) A_JJ,  J < M <= I.
 // All of A is in registers. Of N, only one block column is needed at a time. Two
 // diagonal blocks are inverted at a time, each by half a warp.
@@ -142,11 +142,11 @@ struct head_shares { int kv, heads; uint32_t blocks, H; };
 
 // Bound: memory. Per token and query/key head 4K bytes are read and up to 4K bytes are
 // written. Per token and value head 2.5C + 13 bytes are written. Flops: 4 C^2 K per
-// chunk and query/key head, and the inverses. Registers: 80, six blocks per SM.
+// chunk and query/key head, plus the inverses. Registers: 80, six blocks per SM.
 //
 // Ownership: a block has up to four value heads of one query/key head. The rows are
-// loaded by cp.async and stored by TMA. One warp computes each value head without
-// waiting for other warps. If the block has only one head, four warps share that head.
+// loaded by cp.async and stored by TMA. After the barriers, each value head is computed
+// by one warp. If `kv` is 1, the block's four warps share the value head instead.
 //
 // Barriers, in order: rows, G and beta have arrived; rows of q have been read and norms
 // are stored; rows of k have been read; the products are stored. If four warps share

@@ -4,11 +4,11 @@
 #include "core/split.h"
 #include "rows.cuh"
 
-// Computes the scores of one warp in 16x16 blocks: rows of subchunk I (16 rows) of q or
-// k times rows of k. `y[J]` has the scores with an earlier subchunk J, and y[3] has the
-// scores within subchunk I. Within a subchunk the decay from row j to row i is
-// exp2(G_i) exp2(-G_j). Both factors are in the range of bf16 except on the underflow
-// path (below). Between subchunks all factors are at most 1, for any gate.
+// Computes one warp's scores in 16x16 blocks: q or k of subchunk I (16 rows) times k.
+// `y[J]` has the scores with an earlier subchunk J, and y[3] has the scores within
+// subchunk I. If G is the sum of log2 decays from the subchunk's start, the decay from
+// row j to row i is exp2(G_i) exp2(-G_j) within a subchunk. Both factors are in bf16's
+// range except on the underflow path (below). Between subchunks factors are at most 1.
 template <int K, int I>
 static __device__ __forceinline__ void subchunk_scores(
     int of_k, const struct kda_prepare_storage<K> &smem, float (*y)[2][4])
@@ -77,8 +77,8 @@ static __device__ __forceinline__ void store_q_scores(
     }
 }
 
-// Multiplies the scores of k by beta, which gives blocks of L. Stores the blocks left
-// of the diagonal block as fragments, and inverts the diagonal block.
+// Multiplies the scores of k by beta, which gives blocks of L (A = (1 + L)^-1). Stores
+// blocks left of the diagonal as fragments, and inverts 1 plus the diagonal block.
 static __device__ __forceinline__ void invert_k_scores(
     int I, float (*y)[2][4], const struct inverse_storage &smem)
 {
@@ -112,9 +112,9 @@ static __device__ __forceinline__ void store_diagonal_inverse(
 
 // ---- the underflow path
 //
-// A gate may decay so much within a subchunk that the two factors of a pair of rows are
+// A gate may be so strong that exp2(G_i) or exp2(-G_j) of two rows of a subchunk is
 // outside the range of bf16. Then the scores within subchunks are computed pair by
-// pair, which is slow but exact for any decay. `underflow_decay_sums` computes G of
+// pair, which is slow but correct for any decay. `underflow_decay_sums` computes G of
 // every row relative to its subchunk's start. The underflow path is not inlined, so
 // that the main loop does not contain this rare code.
 template <int K, int form>

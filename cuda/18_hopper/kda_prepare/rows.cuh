@@ -6,16 +6,16 @@
 
 #include "cuda/18_hopper/chunk_prepare.cuh"
 
-// A chunk in shared memory, in halves of 64 channels. TMA writes rows of q, k and the
-// gate as swizzle128 tiles. The operands of the scores (the products of rows) then
-// overwrite these rows. `q` and `k` become q F and k F, with F = exp2(G) relative to
-// the start of the row's subchunk (16 rows). `g` becomes k / F, for pairs within a
-// subchunk. `ahead1`, `ahead2` and `ahead3` hold k decayed to the start of the first,
-// second and third subchunk after the row's subchunk.
+// 64 channels of a chunk in shared memory. TMA writes rows of q, k and the gate as
+// swizzle128 tiles. The operands of the scores (the products of rows) then overwrite
+// these rows. `q` and `k` become q F and k F. F is exp2(G), and G is the sum of log2
+// decays from the start of the row's subchunk (16 rows). `g` becomes k / F, for pairs
+// within a subchunk. `ahead1`, `ahead2` and `ahead3` hold k decayed to the start of the
+// first, second and third subchunk after the row's subchunk.
 //
-// Once the scores are computed, the operands of the inverse overwrite ahead1 to ahead3.
-// half[0] then has L, and half[1] has the inverted diagonal blocks, as fragments (A)
-// and in fp32 (block16).
+// Once the scores are computed, the operands for A = (1 + L)^-1 overwrite ahead1 to
+// ahead3: half[0] has L (scores of k times beta), and half[1] has the inverted diagonal
+// blocks, as fragments (A) and in fp32 (block16).
 struct channel_half {
     unsigned char q[TILE_BYTES], k[TILE_BYTES], g[TILE_BYTES];
     union {
@@ -162,7 +162,7 @@ static __device__ __forceinline__ struct token_range position_of(
     return { y.x, (int)y.y };
 }
 
-// All threads zero rows past the chunk's end, which belong to another sequence.
+// All threads zero rows of q and k past the chunk's end (rows of another sequence).
 template <int K>
 static __device__ __forceinline__ void zero_past_end(
     int len, struct kda_prepare_storage<K> &smem)
@@ -246,7 +246,7 @@ static __device__ __forceinline__ int decay_sums(
 // Computes |q|^2 and |k|^2 of the rows as the diagonals of q q^T and k k^T, on the
 // tensor core from the raw rows. Also computes the diagonal of q k^T, which has no
 // decay. Operand A has eight rows of q and the eight rows of k of the same tokens. The
-// norms are also saved for backward.
+// factors 1 / |q| and 1 / |k| are also saved for backward.
 template <int K>
 static __device__ __forceinline__ void row_norms(const struct forward_params &x,
                                                  int len, int c, int first,
@@ -391,7 +391,7 @@ static __device__ __forceinline__ void rows_to_factors(
                 store_scaled_pair(m.ahead2[0] + at, kB[j], f.ahead1);
                 if (w.I < 1) store_scaled_pair(m.ahead3 + at, kB[j], f.ahead2);
             }
-        compiler_fence(); // keeps later loads below, to save registers
+        compiler_fence(); // the next rows are not loaded earlier, to save registers
     }
 }
 
