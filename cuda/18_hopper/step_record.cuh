@@ -10,12 +10,12 @@
 // index (2 c + j) HV + n. If the last chunk of a stretch has at most 32 tokens, the
 // chunk's second step has no record. Only KDA with K = V = 128 uses this format.
 //
-// Let a be the sum of log2 decays over the step's first 16 tokens, and
+// Let G_i be the sum of the log2 decays of the step's tokens 0 to i, let a = G_15, and
 //
 //     qf = scale rstd_q q 2^(G - a)    kf = rstd_k k 2^(G - a)    kb = k 2^(a - G)
 //
-// with the caller's q and k. Past the stretch's end, log2 decays, beta, rows and
-// columns of the triangles, and rows of w are 0.
+// with the caller's q and k. A is the step's inverse (1 + L)^-1 of chapter 03. Past the
+// stretch's end, log2 decays, beta, triangles' rows and columns, and rows of w are 0.
 //
 // `state` and `w` consist of core matrices of 8 rows of 16 bytes, without a swizzle. In
 // this order a warp of forward's scan stores 128 contiguous bytes per register.
@@ -27,7 +27,7 @@ struct step_record {
     unsigned char Aqk[2048];             // qf_i kb_j, j <= i
     float q_factor[32];                  // scale rstd_q, or scale without l2norm
     float rstd_k[32];                    // 1 without l2norm
-    float beta[32];                      // at least 2^-40 in magnitude; 0 past the end
+    float beta[32];                      // |beta| >= 2^-40, as backward divides by beta
     float unused[32];
 };
 

@@ -43,7 +43,7 @@ static int carry_fused(struct fused *f, const struct forward_params *on_strips)
 // the segment's map window by window. After each strip the walk stores the map of all
 // chunks from the segment's start. This map, applied to the segment's first state,
 // gives the state at the start of the next strip. If the sequence starts in this
-// segment, this state is the map's h_ext.
+// segment, the walk starts from h0, and h_ext alone is the next strip's first state.
 
 //> kernel-walk
 // For each window (range of chunks), computes the window's factors, then continues the
@@ -97,9 +97,9 @@ static int carry_walked(struct fused *f)
     return status;
 }
 
-// If `alone` is 1 (struct fused), computes the factors and the scan of each window, one
-// window after another. Otherwise computes all factors and the maps, exchanges the
-// maps, and runs the scan.
+// If `alone` is 1 (struct fused), launches chunk_prepare and the scan for one window
+// after another. Otherwise computes all factors and the maps, exchanges the maps, and
+// runs the scan.
 static int prepare_and_scan(struct fused *f, struct forward_params *on_strips)
 {
     const struct kcp_forward *a = &f->x.a;

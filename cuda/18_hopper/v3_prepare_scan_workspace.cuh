@@ -1,4 +1,4 @@
-// v3_prepare_scan_workspace.cuh -- the workspace and index arrays of the fused forward.
+// v3_prepare_scan_workspace.cuh -- workspace and index arrays of v3_prepare_scan.
 // Book: chapter 18, "Code: kernels".  Checked by: tests/08_forward/mutants.c.
 // Next: v3_prepare_scan_sm90.cu.
 #ifndef KCP_V3_PREPARE_SCAN_WORKSPACE_CUH
@@ -141,8 +141,8 @@ static void put_order(const struct fused *f, struct putter *x)
                     put(x, at);
 }
 
-// Stores three indices per token range: the row of h_in with its first state, the row
-// of ht for its last state, and the row of h_own with which the map starts (-1: none).
+// Stores three indices per token range, -1 for none: the row of h_in with its first
+// state, the row of ht for its last state, and the row of h_own that starts its map.
 static void put_rows(const struct fused *f)
 {
     const struct kcp_call *a = (const struct kcp_call *)&f->x.a;

@@ -111,8 +111,8 @@ static int make_maps(struct factors_backward *f)
 }
 
 // First runs the scans that do not depend on other strips (parts of a segment). Then
-// the fold computes the gradient of the state after each strip, from the last strip of
-// a sequence to the first. Then the remaining scans run.
+// fold_chains computes the gradient of the state after each strip, from the last strip
+// of a sequence to the first. Then the remaining scans run.
 static int scan_strips(struct factors_backward *f)
 {
     const struct kcp_backward *a = &f->x.a;

@@ -1,4 +1,4 @@
-// v4_scans_finish_workspace.cuh -- the workspace and jobs of the fused backward.
+// v4_scans_finish_workspace.cuh -- the workspace and jobs of v4_scans_finish.
 // Book: chapter 18, "Backward".  Checked by: tests/13_backward/checks.c.
 // Next: v4_scans_finish_sm90.cu.
 #ifndef KCP_V4_SCANS_FINISH_WORKSPACE_CUH
@@ -13,10 +13,10 @@
 
 static const char *const factors_name = "v4_scans_finish";
 
-// The backward of this rank. If `alone` is 1, every stretch (the token range of one
-// scan) is a whole sequence, so h0, dht and dh0 are the only states. Otherwise states
-// and maps are per segment. `p` describes forward's strips (parts of segments) if
-// forward saved their start states and maps. Forward saves these only if `alone` is 1.
+// The backward of this rank. If `alone` is 1, every segment is a whole sequence, so no
+// states besides h0, dht, dh0 and those of strips are needed. Otherwise states and maps
+// are per segment. `p` describes forward's strips (parts of segments) if forward saved
+// the strips' start states and maps, which forward does only if `alone` is 1.
 struct factors_backward {
     struct backward_params x;
     struct arena r;
@@ -25,7 +25,7 @@ struct factors_backward {
     void *h_kept, *h_start, *states, *dh_in, *dmap;       // [NS], per segment
     int *want, *own;
     // `first` to `own_row` have, per token range, the index of a state (struct
-    // scan_states). `jobs` and `count` describe the jobs of each of up to two launches.
+    // scan_states). `jobs` and `count` have one entry per launch (at most two).
     int *first, *last, *of_first, *own_row, *jobs[2], count[2];
     float *dA_rows, *ddt_rows, *all;     // sums per segment; gathered from all ranks
     int *differs;
@@ -143,8 +143,8 @@ static size_t place_backward(struct factors_backward *f,
 }
 
 // Iterator over this rank's strips (parts of segments). `at`: index of the strip;
-// `first`, `last`: whether the sequence starts or ends in the strip; `row`: the strip's
-// first token row; `tokens`: number of tokens.
+// `first`: 1 if the sequence starts in the strip; `last`: 1 if the sequence ends there;
+// `row`: the strip's first token row; `tokens`: number of tokens.
 struct strip { int at, sequence, first, last, row, next, segment, j; int64_t tokens; };
 
 // Advances `s` to the next strip (or to the next segment, if nothing is cut). Returns 0
@@ -192,7 +192,7 @@ static int jobs_of(const struct factors_backward *f, const struct strip *s, int 
 
 // Stores the jobs in the order in which the scans start: long jobs first. Lengths are
 // compared in multiples of 1/16 of the longest job. Among jobs of equal length
-// SCAN_REVERSE is first, because reverse steps take longer.
+// SCAN_STATES is last, because steps of the reverse scans take longer.
 static void put_jobs(struct factors_backward *f, struct putter *x, int launch)
 {
     int64_t longest = 1;
@@ -225,8 +225,8 @@ static void put_grid(const struct factors_backward *f, struct putter *x)
 }
 
 // Fills the index arrays, in the order in which place_strips allocated them. If `alone`
-// is 0, every segment has a separate row of states, and a reverse scan before the
-// exchange stores the gradient of its segment's first state in the map that is sent.
+// is 0, every segment has a separate row of states, and a segment's `of_first` is -1 if
+// its reverse scan precedes the exchange. Then the gradient goes to the map's dh_ext.
 static void put_rows(struct factors_backward *f)
 {
     const struct kcp_call *call = (const struct kcp_call *)&f->x.a;

@@ -1,13 +1,13 @@
-// maps_sm90.cu -- computes (M, h_ext) of chapter 05 for stretches from chunk factors.
+// maps_sm90.cu -- computes the maps (M, h_ext) of chapter 05 from chunk factors.
 // Book: chapter 18, "Code: kernels"; chapter 05.
 // Checked by: tests/08_forward/mutants.c.  Next: ../v3_prepare_scan_workspace.cuh.
 //
-// A stretch is a segment, or a strip (part) of a segment. A scan of the stretch's chunk
-// factors with v, from the stretch's first state, gives h_ext. A scan without v, from
-// the identity, gives M.
+// A stretch is a segment, or a strip (part) of a segment. If S is the state before a
+// stretch, M S + h_ext is the state after. A scan with v from 0 (or h0, if the sequence
+// starts in the stretch) gives h_ext. A scan without v from the identity gives M.
 #include "cuda/18_hopper/forward_scan/products.cuh"
 
-// Warps 0 and 1 load k~ (pipeline K) and A beta, kg, decay (A). Warps 2 and 3 copy v.
+// Warp 0 loads rows of k, warp 1 loads the other factors, and warps 2 and 3 copy v.
 template <int blocks, int K, int WGS, int kda>
 static __device__ __forceinline__ void map_producer_warpgroup(
     const struct forward_params &x, int z, int n, int v0, int of_v,
@@ -20,7 +20,7 @@ static __device__ __forceinline__ void map_producer_warpgroup(
         scan_producer_warp<PIPE_K, 0, MAP_V_LANES, blocks>(x, z, n, v0, smem);
 }
 
-// Starts a step of the scan: waits for k~. For h_ext, also sets `y` to the chunk's v.
+// Starts a step: waits for the rows of k. For h_ext, also sets `y` to the chunk's v.
 template <int K, int WGS>
 static __device__ __forceinline__ void begin_step(
     float (*y)[4], int chunk, int of_v, struct scan_storage<K, WGS, MAP_SCAN, 1> &smem)
@@ -30,8 +30,8 @@ static __device__ __forceinline__ void begin_step(
     if (of_v) from_rows(y, v, 64 * WGS + PAD);
 }
 
-// Computes S <- Lambda S + kg^T A beta (v - k~ S) for each chunk of token range z. S is
-// fp32, and is rounded to bf16 for use as an operand, as in scan_kernel.
+// Computes S <- Lambda S + kg^T A beta (v - k~ S) for each chunk of token range z, with
+// the factors of kda_consumer (scan_sm90.cu). S is rounded to bf16 only as an operand.
 template <int K, int WGS, int blocks>
 static __device__ __forceinline__ void kda_map_consumer(
     const struct forward_params &x, int z, int of_v,
@@ -116,12 +116,12 @@ static __device__ __forceinline__ void gdn_map_consumer(
 }
 
 // If `walks` is 0, a launch computes the maps of all token ranges whose entry in x.want
-// is set. If `walks` is 1, a launch continues map `from` (-1: starts the map) of a
-// rank's only segment over one window of chunks, and stores the result as map `to`. The
-// next window's factors are computed concurrently. If `only_h` is 1, M is not computed.
+// is set. If `walks` is 1, the rank has one segment: a launch extends map `from` (-1:
+// none yet) by one window of chunks, and stores the result as map `to`, while the next
+// window's factors are computed. If `only_h` is 1, M is not computed.
 struct map_walk { int walks, from, to, only_h; };
 
-// Computes a thread's part of a map. `v0` is the block's first column.
+// Computes a thread's part of a map. `v0`: the block's first column of h_ext or of M.
 template <int K, int WGS, int kda, int blocks>
 static __device__ __forceinline__ void map_consumers(
     const struct forward_params &x, const struct map_walk &w, int z, int n, int v0,
@@ -189,9 +189,9 @@ static int launch_maps_blocks(const struct forward_params *x, struct map_walk w)
                            128 * WGS + 128, blocks, x, w);
 }
 
-// Computes h_ext without M, concurrently with other kernels. For KDA one block with all
-// columns is fastest. For GDN a step of such a block would take too long, so two blocks
-// of 64 columns form a cluster and share their copies.
+// Computes h_ext without M, concurrently with other kernels. For KDA with V = K one
+// block with all columns is fastest. For GDN its steps would take too long, so the 128
+// columns are two blocks, which form a cluster and share their copies.
 template <int K, int kda>
 static int launch_h_columns(const struct forward_params *x, struct map_walk w)
 {
