@@ -1,8 +1,8 @@
-# cuda.mk -- builds the kernels if CUDA is found: one object per variant, for GPU ARCH.
+# cuda.mk -- compiles the .cu files, if CUDA is found, for the architectures in ARCH.
 #
 # Portable files compile for any ARCH from sm_80. Hopper-only files, *_sm90.cu, compile
-# for sm_90a and are omitted for any other ARCH. NCCL_HOME= has NCCL's headers. NCCL is
-# not linked: nccl_start.c opens NCCL at run time, if needed in NCCL_HOME/lib (rpath).
+# for sm_90a, and are omitted if ARCH does not list sm_90a. NCCL_HOME has NCCL's headers
+# in include/. NCCL is not linked: nccl_start.c opens it (the rpath has NCCL_HOME/lib).
 
 ifneq ($(CUDA_HOME),none)
 nvcc       := $(CUDA_HOME)/bin/nvcc

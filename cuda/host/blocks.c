@@ -4,12 +4,12 @@
  * Checked by: bench/check_gpus.sh.  Next: memory.cu.
  *
  * cudaMalloc and cudaFree hold a lock that concurrent processes wait for. Therefore
- * this file reuses released blocks of memory, except large blocks. Under the sanitizers
- * (--exact, --bare), no block is reused, because the sanitizers check each allocation's
- * exact bounds.
+ * this file reuses released blocks of memory, except large blocks. With kcp-check's
+ * options --exact and --bare, which sanitize.sh sets, no block is reused, because the
+ * sanitizers check each allocation's exact bounds and initialization.
  *
  * Each cudaFree waits for the freed block's GPU. Therefore a rank frees only blocks of
- * the rank's own GPU, because on another GPU a NCCL kernel may wait for this rank.
+ * the rank's own GPU: on another GPU a NCCL kernel may wait for this rank (a deadlock).
  * During cudaFree, the rank does not hold the list's lock. */
 #include "memory.h"
 
@@ -48,7 +48,7 @@ static void *alloc_new(size_t n)
 {
     void *p = NULL;
     if (cudaMalloc(&p, n ? n : 1) == cudaSuccess) return p;
-    cudaGetLastError();                 /* clears the error, which NULL reports */
+    cudaGetLastError();                 /* clears the error; the caller sees NULL */
     return NULL;
 }
 

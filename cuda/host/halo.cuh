@@ -24,9 +24,9 @@ static_assert(sizeof(struct conv_call) == offsetof(struct kcp_conv, x0),
 // NULL. `x0` and `dxt` hold this rank's rows, and rows that other ranks send.
 struct conv_states { const void *x0, *dxt; void *xt, *dx0; };
 
-// Segment s of rank r is part of a run of contiguous local tokens, `low` to `high` - 1.
-// Token t < low is row low_at + t of the halo before the run. Token t >= high is row
-// high_at + t of the halo after the run.
+// Segment s is in a run of consecutive tokens of one sequence on rank r, `low` to
+// `high` - 1. Token t < low is row low_at + t of the halo before the run. Token t >=
+// high is row high_at + t of the halo after the run.
 struct surround { int64_t low, high, low_at, high_at; };
 
 static inline struct surround surround_of(const struct kcp_plan *p, int r, int s,
@@ -105,9 +105,9 @@ static inline int has_states(const struct conv_states *st)
     return st->x0 || st->dxt || st->xt || st->dx0;
 }
 
-// Returns the size in bytes of the workspace's copy of x0 or dxt. If a sequence crosses
-// a cut between ranks, rows of all N sequences are copied, because other ranks send
-// some of these rows.
+// Returns the size in bytes of the workspace's copy of x0 or dxt: 0 unless a sequence
+// crosses a cut between ranks. Then rows of all N sequences are copied, because other
+// ranks send some of these rows.
 static inline size_t states_copied(const struct kcp_halo *h, const void *own)
 {
     const struct kcp_plan *p = h->plan;
