@@ -13,7 +13,7 @@ static int64_t pieces(enum kcp_spread spread, int64_t length, int R, int64_t str
     if (spread == KCP_ZIGZAG)
         return 2 * (int64_t)R;
     if (spread == KCP_STRIPED)
-        return (length + stripe - 1) / stripe;
+        return length / stripe + (length % stripe != 0);    /* rounded up */
     return R;
 }
 

@@ -202,9 +202,11 @@ int kcp_saved_check_of(const void *saved, size_t bytes, const struct kcp_call *a
     struct kcp_call call;
     struct kcp_saved want;
 
-    if (!a) return KCP_BAD;
+    if (!a) {
+        snprintf(why, n, "saved block: the call to compare it with is NULL");
+        return KCP_BAD;
+    }
     call = *a;
-
     if (!s || bytes < sizeof *s) {
         snprintf(why, n, "saved block: found %zu bytes, but its header alone has %zu",
                  s ? bytes : (size_t)0, sizeof *s);
