@@ -14,24 +14,25 @@
 #include "cuda/tile/warp_scan.cuh"
 
 // The forward has two kernels. `chunk_prepare` converts a chunk's rows into factors.
-// The scan reads the factors of a head chunk by chunk, and keeps the state in
-// registers. Two results of chapter 03, u and w, are not stored. With k~ = exp2(G) k,
-//     v_new = u - w S = A beta (v - k~ S),
-// so the scan needs k~, A beta and the raw v, and chunk_prepare does not read v. With
-// KDA (one gate per channel), the kernels move these bytes per token and head:
+// The scan reads the factors of a head chunk by chunk, and keeps the state S in
+// registers. With G, the sum of log2 decays from the chunk's start to a row,
+//     k~ = exp2(G) k, qg = exp2(G) q, kg = exp2(G_last - G) k, A = (I + L)^-1,
+//     L_ij = beta_i k~_i . exp2(-G_j) k_j for j < i, v_new = A beta (v - k~ S),
+//     Aqk_ij = scale qg_i . exp2(-G_j) k_j for j <= i.
+// v_new is u - w S of chapter 03, but chunk_prepare neither reads v nor stores u and w.
+// With KDA (one gate per channel), the kernels move these bytes per token and head:
 //
 //   chunk_prepare  reads q, k, g: 6K;  writes k~, qg, kg, A beta, Aqk: 6K + 2.5C
 //   scan           reads the factors and v: 6K + 2.5C + 2V;  writes o: 2V
 //
-// Together the kernels move 3152 bytes at K = V = 128. For 8192 tokens of 96 heads this
-// traffic takes 0.58 ms at 4.3 TB/s.
+// With 8K / C for the decay, the sum is 3152 bytes at K = V = 128. For 8192 tokens of
+// 96 heads this traffic takes 0.58 ms at 4.3 TB/s.
 //
-// The factors of a chunk are swizzle128 tiles (cuda/tile/swizzle.cuh) and triangles.
-// The factors are contiguous and in wgmma's byte order, so that a few bulk copies load
-// a chunk. The triangles are A beta and Aqk. Of each triangle, global memory holds only
-// the ten 16x16 blocks on and below the diagonal (5 KiB instead of 8), one block column
-// after another. Block column J has rows 16 J to 63 with 32 bytes each, in wgmma's
-// 32-byte swizzle. In shared memory the blocks above the diagonal are zero.
+// The factors of a chunk are swizzle128 tiles (cuda/tile/swizzle.cuh) and the triangles
+// A beta and Aqk, contiguous and in wgmma's byte order, so that few bulk copies load a
+// chunk. Global memory holds only the ten 16x16 blocks on and below a triangle's
+// diagonal (5 KiB instead of 8), by block columns. Block column J has rows 16 J to 63,
+// 32 bytes each, in wgmma's 32-byte swizzle. In shared memory the other blocks are 0.
 enum { TRIANGLE_BYTES = 10 * 512 };
 
 static __device__ __forceinline__ int triangle_column(int J)
@@ -82,8 +83,9 @@ static_assert(sizeof(struct chunk_factors<64>) == 388 * 64 + 10240
 // Parameters of the forward kernels: the layer's call and the arrays in the workspace.
 // A stretch is the token range of one scan: a segment, or a strip (part) of a segment.
 // Stretch s starts with state from[s] of h_in, and stores its last state in row to[s]
-// of ht (-1: not stored). The map of stretch s starts with state own[s] of h_own (-1:
-// zero). A launch covers one window of each stretch: `count` chunks from `first` on.
+// of ht (-1: not stored). Stretch s has a map: last state = M (first state) + h_ext.
+// The scan for h_ext starts with state own[s] of h_own (-1: zero). A launch covers one
+// window of each stretch: `count` chunks from `first` on.
 struct forward_params {
     struct kcp_forward a;
     void *factors, *qk_rows;             // factors [NC][HV]; GDN: qk_rows [NC][H]

@@ -83,8 +83,8 @@ static __device__ __forceinline__ void log2_decays(const struct forward_params &
     for (int h = 0; h < 2; h++) g[h] = max_or_nan(log2_decay<form>(f, g[h]), -200.0f);
 }
 
-// One warp computes G and beta of a value head. A lane has rows `lane` and `lane` + 32.
-// Rows past the chunk's end do not decay, and their beta is 0.
+// One warp computes G (sums of log2 decays) and beta of a value head. A lane has rows
+// `lane` and `lane` + 32. Rows past the chunk's end do not decay, and have beta 0.
 static __device__ __forceinline__ void cumulative_decay(
     const struct forward_params &x, struct token_range z, int n, float *G, float *beta)
 {
@@ -114,7 +114,7 @@ static __device__ __forceinline__ void cumulative_decay(
     }
 }
 
-// ---- the inverse (I + L)^-1 of a chunk, from 16x16 blocks
+// ---- A = (I + L)^-1 of a chunk (chunk_factors.cuh), from 16x16 blocks
 //
 // Each element of an operand is split into a sum of two bf16 numbers, `top` and `rest`,
 // which together keep 16 significant bits.
@@ -213,7 +213,7 @@ static __device__ __forceinline__ int block16_offset(void)
 static __device__ __forceinline__ void store_inverse_block16(
     int J, const float (*d)[4], const float *beta, unsigned char *to)
 {
-    const int g = lane_id() / 4;         // re-read, so that no address is kept live
+    const int g = lane_id() / 4;         // re-read: no address stays in a register
     const float b[2] = { beta[J * SUBCHUNK + g], beta[J * SUBCHUNK + 8 + g] };
     #pragma unroll
     for (int h = 0; h < 2; h++) {

@@ -9,10 +9,10 @@
 // once for both blocks. Separate blocks would drift apart in time and read the factors
 // twice.
 //
-// The bounds are those of states_block and reverse_block, which compute 5.2e6 and 8.4e6
-// flops per chunk and head at K = V = 128. Shared memory: up to 226 KiB, one block per
-// SM. A consumer thread has 232 registers: 64 for the state, 32 for its bf16 copy, 32
-// to 64 for products, and 16 or 32 for operands.
+// Bounds: see states_block and reverse_block, which compute 5.2e6 and 8.4e6 flops per
+// chunk and head at K = V = 128. Shared memory: up to 226 KiB, one block per SM. A
+// consumer thread has 232 registers: 64 for the state, 32 for the state's bf16
+// copy, 32 to 64 for products, and 16 or 32 for operands.
 template <int K, int WGS, int kda, int blocks>
 static __global__ __launch_bounds__(128 * WGS + 128, 1) void backward_scan_kernel(
     const __grid_constant__ struct forward_params f,

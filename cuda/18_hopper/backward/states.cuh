@@ -8,8 +8,9 @@
 #include "cuda/18_hopper/forward_scan/staged_stores.cuh"
 
 // The storage of forward's scan without q and o, plus staged tiles for the results. A
-// step stores h and v_new in bf16. The rounded h is also operand A of the step's first
-// product, and with KDA the rounded v_new is operand A of the last product.
+// step stores v_new and h in bf16, where h is the state S before the chunk. The rounded
+// h is also operand A of the step's first product, and with KDA the rounded v_new is
+// operand A of the last product.
 template <int K, int WGS, int kda>
 struct states_storage {
     struct scan_storage<K, WGS, STATES_SCAN, kda> in;
@@ -18,8 +19,7 @@ struct states_storage {
     } out;
 };
 
-// Addresses of this warpgroup's part of a chunk. `h_step` and `v_step` are strides
-// between chunks in bytes.
+// This warpgroup's part of a chunk. `h_step`, `v_step`: bytes from chunk to chunk.
 struct states_out { unsigned char *h, *v_new; int64_t h_step, v_step; int column; };
 
 template <int K>
@@ -61,7 +61,7 @@ static __device__ __forceinline__ void send_v_new(struct states_out &to,
 
 // ---- one gate per channel (KDA)
 
-// Starts a step of the scan: waits for k~ and v of the chunk, and sets `y` to v.
+// Starts a step of the scan: waits for k~ (storage.cuh) and v, and sets `y` to v.
 template <int K, int WGS>
 static __device__ __forceinline__ void begin_states_step(
     float (*y)[4], int chunk, struct states_storage<K, WGS, 1> &smem)
@@ -203,7 +203,7 @@ static __device__ __forceinline__ void states_consumer_warpgroup(
 //
 // Bound: memory. Per token and head, KDA reads 4K + 1.25C + 2V bytes and writes 2 KV /
 // C + 2V bytes. With few token ranges and heads the bound is the latency of the
-// sequential steps. Barriers. `full` and `empty` are as in scan_kernel. Three barriers
+// sequential steps. Barriers: `full` and `empty` are as in scan_kernel. Three barriers
 // per chunk synchronize a warpgroup: before the writes to staged tiles, after h is
 // staged, and after v_new is staged.
 template <int K, int WGS, int kda, int blocks>

@@ -16,19 +16,19 @@
 // sequence) like forward's scan, and stores v_new and the state h before each chunk.
 // `reverse` scans from the last chunk to the first and stores dv and dS, the gradient
 // of the state after each chunk. `finish` processes (chunk, head) pairs in any order
-// and computes all other gradients. These equations follow from eq:short-adjoint:
+// and computes all other gradients. With k~ = exp2(G) k, qg = exp2(G) q, kg =
+// exp2(G_last - G) k and Lambda = exp2(G_last) (G, A, Aqk: chunk_factors.cuh),
+// eq:short-adjoint of the book gives
 //
 //     v_new = A beta (v - k~ h)                 h  <- Lambda h + kg^T v_new
 //     dv    = (A beta)^T (kg dS + Aqk^T dO)     dS <- Lambda dS + (scale qg)^T dO
 //                                                     - k~^T dv
-//     dA = scale tril(dO v_new^T, -1)   beta dL = -tril(dv v_new^T, -1)
-//     P = scale dO h^T    Q = -dv h^T    W = v_new dS^T
 //     dbeta_i = (dv v_new^T)_ii / beta_i^2
 //
 // All arrays that pass data between the kernels have 64 rows per chunk. Rows past the
-// end of a stretch are 0 in v_new, in the norms and in beta. In arrays of the caller's
-// layout these rows belong to another token range. In all other rows |beta| is at least
-// 2^-40, because `finish` divides by beta.
+// end of a stretch are 0 in v_new, rstd_q, rstd_k and beta. In arrays of the caller's
+// layout these rows belong to another token range. In all rows before the end |beta| is
+// at least 2^-40, because `finish` divides by beta.
 
 // h or dS of a chunk and head, bf16 in swizzle128 tiles: tile (i, j) has rows 64 i to
 // 64 i + 63 of K and columns 64 j to 64 j + 63 of V.
@@ -66,9 +66,8 @@ struct backward_params {
     // KDA's `finish` keeps here its underflow marks and, if HV > H, sums of dq and dk
     // over the value heads of a query/key head. Aligned to 256 bytes.
     void *scratch;
-    // The jobs of a launch, those of long stretches first. A job is the index of a
-    // stretch (a segment, or a strip of a segment) times SCAN_JOBS, plus an enum
-    // scan_job.
+    // The jobs of a launch, those of long stretches first: SCAN_JOBS times the index of
+    // a stretch (a segment, or a strip: part of a segment), plus an enum scan_job.
     const int *jobs;
     int njobs;
     // `first`: the state before each stretch. `last`: the gradient of the state after
@@ -78,7 +77,8 @@ struct backward_params {
     struct scan_states first, last, of_first;    // h, dS, dS
     float *dh_ext;                       // [stretches,HV,K,pitch]; NULL: not stored
     int pitch;
-    // backward_maps stores in `maps` M of each range whose `want` has KCP_WANT_M.
+    // For each range whose `want` has KCP_WANT_M, backward_maps stores the matrix M in
+    // `maps`. Forward's state after a range is M (state before the range) + h_ext.
     float *maps;                         // [stretches,HV,K,V+K]
     const int *want;
 };
@@ -102,12 +102,11 @@ static __device__ __forceinline__ struct packed_rows<V> *v_new_of(
 }
 
 // `backward_maps`: computes M of token ranges from the saved factors, as forward does.
-// Callers set every element of `own` [NS] to -1, because no map starts from a state.
-// `backward_scans`: runs all jobs in one grid. `strips`: 1 if token ranges are parts of
-// segments.
-// `backward_finish_scratch`: returns the bytes of x->scratch that this call needs.
-// `backward_factors`: if forward saved no factors, runs forward's chunk_prepare, which
-// stores factors, rstd and beta in the arrays of x.
+// Each element of `own` [NS] must be -1: the scan for h_ext (not used) starts from 0.
+// `backward_scans`: runs all jobs in one grid. `strips`: 1 if stretches are strips.
+// `backward_finish_scratch`: returns the bytes of scratch that backward_finish needs.
+// `backward_factors`: runs forward's chunk_prepare, which stores factors, rstd and beta
+// in the arrays of x. Needed if forward did not save them.
 // `backward_factors_size`: returns the bytes of factors per chunk and value head.
 int backward_maps(const struct backward_params *x, const int *own);
 int backward_factors(const struct backward_params *x, int processors);

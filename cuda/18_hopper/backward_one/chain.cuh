@@ -81,8 +81,8 @@ static __device__ __forceinline__ void sum_decays(
     }
 }
 
-// Stores the factors by which dSa, the scaled dS, decays in this warp's channels. `all`
-// has the sums of log2 decays over the warp's 16 rows.
+// Stores the factors by which dSa = 2^(E - a) dS (storage.cuh) decays in this warp's
+// channels. `all` has the sums of log2 decays over the warp's 16 rows.
 static __device__ __forceinline__ void put_decays(const struct gate_lane &l, int f,
                                                   int warp, int s, const float *all,
                                                   struct backward_one_storage &m)
@@ -177,8 +177,8 @@ static __device__ __forceinline__ struct gradient_view gradient_view_of(
     return { x ? (float *)x + at + v * dv : NULL, dv, dk };
 }
 
-// Multiplies dSa (scaled dS) by the decay from the next step to this step: by one
-// factor or, if `deep` is set, by two factors whose product could underflow.
+// Multiplies dSa by the decay from the step of the following 32 tokens to this step: by
+// one factor or, if `deep` is set, by two factors, because their product may underflow.
 static __device__ __forceinline__ void decay_gradient(
     float (*S)[4], int st, int first, const struct backward_one_storage &m)
 {
@@ -212,7 +212,7 @@ static __device__ __forceinline__ void zero_rows(unsigned char *tile, int len)
         *(uint4 *)(tile + i * 16) = make_uint4(0, 0, 0, 0);
 }
 
-// Stores the gradient of the raw beta of token i in step s, from dv_w = dv_i . w_i.
+// Stores the gradient of token i's raw beta in step s. dv_w = rstd_k_i dv_i . v_new_i.
 static __device__ __forceinline__ void put_dbeta(const struct backward_one_params &x,
                                                  const struct backward_walk &w, int s,
                                                  int i, float dv_w,
@@ -228,7 +228,7 @@ static __device__ __forceinline__ void put_dbeta(const struct backward_one_param
 }
 
 // Called by a warpgroup. By one product, computes columns 16 wg to 16 wg + 15 of X = dO
-// w^T and Y = dv w^T (w: scaled v_new). X is in rows 0 to 31 of the accumulator, and Y
+// w^T and Y = dv w^T (w = rstd_k v_new). X is in rows 0 to 31 of the accumulator, and Y
 // is in rows 32 to 63. Stores the lower triangles of X and Y as bf16 for the finish
 // warpgroups, and computes dbeta from the diagonal of Y.
 static __device__ __forceinline__ void make_triangles(
@@ -277,11 +277,11 @@ static __device__ __forceinline__ void make_triangles(
                   lane / 4 % 2 ? E[h][2 * h + 1] : E[h][2 * h], m.factors[s % FACTORS]);
 }
 
-// Runs the recurrence of dSa (scaled dS) and dv for one warpgroup's 64 columns.
-// Registers hold dSa^T [64,128] in fp32. Each step computes, in this order: the gates;
-// dSa rounded to bf16, in shared memory; dU = kb dSa + Aqk^T dO, while dSa += qf^T dO
-// runs; dv = Ab^T dU; dSa -= kf^T dv; the triangles. One thread per warpgroup issues
-// all copies.
+// Runs the recurrence of dSa and dv for one warpgroup's 64 columns (storage.cuh has the
+// equations). Registers hold dSa^T [64,128] in fp32. Each step computes, in this order:
+// the gates; dSa rounded to bf16, in shared memory; dU = kb dSa + Aqk^T dO, while dSa
+// += qf^T dO runs; dv = Ab^T dU; dSa -= kf^T dv; the triangles X and Y. One thread per
+// warpgroup issues all TMA copies.
 static __device__ __forceinline__ void chain_warpgroup(
     const struct backward_one_params &x, const struct backward_walk &w, int wg,
     int sequence, struct backward_one_storage &m)

@@ -13,7 +13,7 @@ static __device__ __forceinline__ float pair_half(uint32_t x, int j)
 
 // Sums y[0] (for q) and y[1] (for k) over a warp's 16 channels. A lane passes the sums
 // over its 2 channels for 8 tokens. Lane l returns the sums for q (l < 16) or k (l >=
-// 16) of two tokens of tile l / 4 % 4.
+// 16) of two tokens, t = 8 (l / 4 % 4) + 2 (l % 4) and t + 1.
 static __device__ __forceinline__ float2 sum_over_quads(float (*y)[8])
 {
     const int lane = threadIdx.x % 32;
@@ -144,10 +144,10 @@ static __device__ __forceinline__ void put_dots(float2 sum, int f, int st,
     warp_arrive(&m.dots);
 }
 
-// Returns one factor per token for q, followed by one factor per token for k. To add
-// the norms' gradient, finish_warpgroup subtracts (factor for q) qf / F from dq, and
-// (factor for k) F kb from dk. `of_q` is 1 / scale^2 and `of_k` is 1. Without l2norm,
-// `of_q` and `of_k` are 0.
+// Returns a factor n_q per token, followed by a factor n_k per token. To add the
+// gradient through the norms, finish_warpgroup subtracts n_q qf / F from dq, and
+// n_k F kb from dk. `of_q` is 1 / scale^2 and `of_k` is 1. Without l2norm, `of_q` and
+// `of_k` are 0.
 static __device__ __forceinline__ const float *norm_factors(
     float of_q, float of_k, int f, int s, struct backward_one_storage &m)
 {
@@ -172,7 +172,7 @@ static __device__ __forceinline__ const float *norm_factors(
     return to;
 }
 
-// Computes all gradients except dv and dbeta, for the warpgroup's 64 channels.
+// Computes all gradients except dv, dbeta and dh0, for the warpgroup's 64 channels.
 static __device__ __forceinline__ void finish_warpgroup(
     const struct backward_one_params &x, const struct backward_walk &w, int f,
     struct backward_one_storage &m)
@@ -201,7 +201,7 @@ static __device__ __forceinline__ void finish_warpgroup(
         const int whole = w.whole(s);
         float W[4][4], D[8][4], last[2];
 
-        // ---- W = dSa w^T, sum_v Sa dSa, then Sa dO and Sa dv
+        // ---- W = dSa w^T, sum_v Sa dSa, then Sa dO and Sa dv, where Sa = 2^a S
         mbarrier_wait(&m.value_full[rs], s / VALUES);
         mbarrier_wait(&m.state_full, s);
         mbarrier_wait(&m.dS_full, s);
@@ -291,7 +291,7 @@ static __device__ __forceinline__ void finish_warpgroup(
         }
         //< one-triangles
         wgmma_commit();
-        mbarrier_wait(&m.dS_empty, s);   // finish has read kb: put_dots overwrites it
+        mbarrier_wait(&m.dS_empty, s);   // kb has been read, so put_dots may write
         wgmma_wait<0>();
         fence_operand<8>(D);
         fence_operand<4>(W);
@@ -380,7 +380,7 @@ static __device__ __forceinline__ void finish_warpgroup(
         fence_proxy_async();             // TMA reads dq, dk; overwrites F, sums
         warp_arrive(&m.staged);
 
-        // ---- gradient of the gate, computed last, when all other registers are free
+        // ---- gradient of the gate, computed last, when only dG and sums are live
         if (whole) put_gate_gradient<1>(x, w, gate, s, f, dG, sums, m);
         else put_gate_gradient<0>(x, w, gate, s, f, dG, sums, m);
         if (++st == GATED) st = 0;

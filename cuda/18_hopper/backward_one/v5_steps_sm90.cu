@@ -57,10 +57,9 @@ static __global__ void add_value_heads(int64_t rows, int heads, const uint4 *x,
 
 // ---- the host's part
 
-// `dq` and `dk` are the call's arrays or aligned copies. If HV > H, the kernel stores
-// x.dq and x.dk per value head, and add_value_heads sums these arrays into `dq` and
-// `dk`. Arrays that are not aligned to 16 bytes have copies in the workspace, because
-// TMA requires the alignment.
+// `dq` and `dk` are the call's arrays, or copies in the workspace if these arrays lack
+// the 16-byte alignment of TMA. If HV > H, the kernel stores x.dq and x.dk per
+// value head, and add_value_heads sums x.dq and x.dk into `dq` and `dk`.
 struct steps_backward {
     struct backward_one_params x;
     struct arena r;

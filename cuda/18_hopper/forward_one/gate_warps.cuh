@@ -11,8 +11,8 @@
 // and lanes 16 to 31 (`far` = 1) have the warp's last 8 rows. Lanes 16 to 31 have rows
 // r and r + 4 in the opposite order to lanes 0 to 15, so that the two halves of the
 // warp never access the same bank. Warps with `half` = 0 have the rows up to the anchor
-// (row 15). The sums of these warps start at -a, where a is the sum of log2 decays over
-// these rows.
+// (row 15). The running sums of these warps start at -a, where a is the sum of log2
+// decays over these rows.
 struct gate_place {
     int half, quarter, far, first;       // first: byte offset of the lane's row 0
     struct gate_constants f[2];

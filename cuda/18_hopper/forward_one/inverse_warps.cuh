@@ -325,7 +325,7 @@ static __device__ __forceinline__ void inverse_warp(const struct head_params &x,
         store_step_inverse(s.Ab, a, u, norm, beta);
         fence_proxy_async();
         warp_arrive(&smem.inverted[st]);
-        if (kda && x.records) {          // this warp alone writes Ab of the stage
+        if (kda && x.records) {          // no barrier needed: only this warp wrote Ab
             struct step_record *to = kept_record(x, w, c);
             keep_triangle(to->Ab, s.Ab);
             to->rstd_k[lane] = k_norm;

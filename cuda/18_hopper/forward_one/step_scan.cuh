@@ -39,9 +39,9 @@ static __device__ __forceinline__ void keep_operand_cores(unsigned char *to,
             *(uint32_t *)(at + (2 * i + r / 2) * 2048 + r % 2 * 128) = a[i][r];
 }
 
-// The products of a step. The critical path computes y = v - kf S, then v_new = A beta
-// y, then S. The products for o overlap with this path. A lane has columns 8 t + e and
-// 8 t + e + 1 of tile t of S^T [64,128], y^T [64,32] and o^T [64,32].
+// The products of a step (storage.cuh). The critical path computes y = v - kf S, then
+// v_new = A beta y, then S. The products for o overlap with this path. A lane has
+// columns 8 t + e, 8 t + e + 1 of tile t of S^T [64,128], y^T [64,32] and o^T [64,32].
 template <int kda, int keep>
 struct step_consumer {
     enum {
@@ -52,7 +52,7 @@ struct step_consumer {
     const struct head_params &x;
     const struct head_walk &w;
     int wg, e, is_storer, v_at;          // v_at: this lane's bytes of v, for ldmatrix
-    uint64_t *stored;                    // `empty` of the stage whose o TMA copies
+    uint64_t *stored;                    // `empty` of the stage from which TMA copies o
     float y[8][4];                       // (qf S)^T, then (kf S)^T
 
     // Starts qf S and kf S as one product: rows of qf precede those of kf in memory, so
@@ -62,7 +62,7 @@ struct step_consumer {
     {
         uint32_t a[8][4];
         //> one-begin
-        if (kda && smem.decay[st][e] < 0.0f)       // of all lanes, or of none
+        if (kda && smem.decay[st][e] < 0.0f)       // same sign in all lanes
             #pragma unroll
             for (int t = 0; t < 16; t++) scale_tile(S[t], &smem.carried[st][8 * t + e]);
         #pragma unroll

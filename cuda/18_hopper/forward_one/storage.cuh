@@ -16,15 +16,15 @@
 //     qf = q 2^(G - a)    kf = k 2^(G - a)    kb = k 2^(a - G)
 //
 // are the operands of the scores, qf kb^T and kf kb^T, and of the products with the
-// state. Registers hold S 2^a, so that o = qf S + Aqk v_new and S += kb^T v_new need no
-// other operands. This kernel accepts only bounded gates: with g >= -5 exponents reach
-// +-115, which bf16 can represent. Between two steps the state is multiplied by 2^(E -
-// a + a'), where a' is the next step's anchor. Norms multiply rows and are not part of
+// state. Registers hold Sa = 2^a S, so that o = qf Sa + Aqk v_new and Sa += kb^T v_new
+// need no other operands. The kernel accepts only bounded gates: with g >= -5 exponents
+// reach +-115, which bf16 can represent. Between two steps Sa is multiplied by 2^(E - a
+// + a'), where a' is a of the next step. Norms multiply rows and are not part of
 // the products. GDN has one gate per head, so q and k are not scaled, and decays also
 // multiply rows.
 //
 // Limit: if 16 consecutive tokens have g = -5, elements of q and k must be below 2^12
-// in magnitude, because then kb is k times 2^115.
+// in magnitude, because then kb can be k times 2^115, and qf q times 2^108.
 enum {
     STEP_ROWS = 32,
     STEP_STAGES = 6,

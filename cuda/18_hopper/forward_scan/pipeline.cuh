@@ -2,11 +2,11 @@
 // Book: chapter 18, "Code: kernels".  Checked by: tests/08_forward/mutants.c.
 // Next: products.cuh.
 //
-// A block reads chunk factors through up to four pipelines, each with separate stages
-// and mbarriers: K (k~ and rows of v), A (A beta, kg, decay), Q (q) and Aqk. One
-// producer warp fills each pipeline. The consumer warpgroups release each stage right
-// after reading the stage, so the operands of a short product are released before a
-// long product ends.
+// A block reads factors (chunk_factors.cuh defines k~, A, kg, Aqk) through up to four
+// pipelines, each with separate stages and mbarriers: K (k~ and rows of v), A (A beta,
+// kg, decay), Q (q) and Aqk. Each pipeline has one producer warp for factors. Consumer
+// warpgroups release each stage right after reading the stage, so the operands of a
+// short product are released before a long product ends.
 #ifndef KCP_SCAN_PIPELINE_CUH
 #define KCP_SCAN_PIPELINE_CUH
 
@@ -15,16 +15,16 @@
 // The pipelines of a scan, and the maximum number of stages of each pipeline.
 enum { PIPE_K, PIPE_A, PIPE_Q, PIPE_AQK, MAX_STAGES = 4 };
 
-// What a scan computes. MAP_SCAN: the affine maps (maps_sm90.cu). STATES_SCAN: the
-// states, for backward (states.cuh). OUTPUT_SCAN: o. KEEPING_SCAN: o, h and v_new.
-// MAP_SCAN and STATES_SCAN use the pipelines K and A. OUTPUT_SCAN and KEEPING_SCAN use
-// all four pipelines. An enum value is the first dimension of `full` and `empty`.
+// What a scan computes. MAP_SCAN: affine maps (maps_sm90.cu). STATES_SCAN: states, for
+// backward (states.cuh). OUTPUT_SCAN: o. KEEPING_SCAN: o, h and v_new. The first two
+// use pipelines K and A, the last two all four pipelines. An enum value is at least the
+// number of pipelines, and is the first dimension of `full` and `empty`.
 enum scan_kind { MAP_SCAN = 2, STATES_SCAN = 3, OUTPUT_SCAN = 4, KEEPING_SCAN = 5 };
 
 // The number of lanes that copy rows of v. In scans that compute o, the producer warp
 // of pipeline K also copies v. Scans of maps and states have shorter steps, so one warp
-// would be too slow for both copies, and two other warps copy v. A lane arrives once
-// per chunk.
+// would be too slow for both copies, and two other warps copy v. Each of the lanes
+// arrives at pipeline K's `full` barrier once per chunk.
 enum { SCAN_V_LANES = 32, MAP_V_LANES = 64 };
 
 // Registers per thread after setmaxnreg.
@@ -32,12 +32,12 @@ template <int WGS>
 struct scan_registers { enum { PRODUCER = WGS == 1 ? 56 : 40, CONSUMER = 232 }; };
 
 // Shared memory of a block with WGS consumer warpgroups of 64 state columns each.
-// Pipelines have three stages, with these exceptions. Pipeline K has four stages for
-// GDN with one warpgroup (GDN has no kg). Pipeline A has four stages for KDA maps. With
-// two warpgroups a KDA scan has two stages per pipeline. This scan is memory-bound.
-// With more stages, blocks access L2 at different times, and the scan runs 4 % slower.
-// KEEPING_SCAN also stages results in shared memory. So its pipelines have two stages
-// with two warpgroups, and KDA's pipeline Q has two stages with one warpgroup.
+// Pipelines have three stages, with these exceptions. Pipeline A has four for KDA maps.
+// In scans that compute o, pipeline K has four stages for GDN with one warpgroup (GDN
+// has no kg), and each pipeline has two for KDA with two warpgroups. That KDA scan is
+// memory-bound. With more stages it is 4 % slower, because blocks then access L2 at
+// different times. KEEPING_SCAN also stages results in shared memory, so its pipelines
+// have two stages with two warpgroups, and KDA's pipeline Q has two with one warpgroup.
 template <int K, int WGS, scan_kind kind, int kda>
 struct scan_storage {
     enum {
@@ -118,8 +118,8 @@ static __device__ __forceinline__ void consumer_wait(Storage &smem, int pipeline
 // Releases a stage. In a cluster of two, each block's copies fill the stages of both
 // blocks, so both blocks must release a stage before the next copies. One lane per warp
 // arrives at the barrier of each block, after __syncwarp, which orders the reads of all
-// lanes before that arrival. Racecheck does not support arrivals for a warp, or at
-// mapped addresses. In the sanitizers' build every thread therefore arrives at both
+// lanes before that arrival. Racecheck supports neither one lane's arrival for a warp
+// nor mapped addresses. In the sanitizers' build every thread therefore arrives at both
 // barriers, and uses the unmapped address for its own block's barrier.
 #ifdef KCP_FOR_SANITIZERS
 enum { RELEASE_ARRIVALS = 128 };         // per warpgroup: every thread
