@@ -89,7 +89,7 @@ MUTANT(stale_decay, STALE_DECAY, "decays by the gate of the previous chunk");
 MUTANT(adds_w, ADDS_W, "v_new = u + w S");
 MUTANT(last_token, LAST_TOKEN, "the state omits the last token of a chunk");
 MUTANT(tail_of_next, TAIL_OF_NEXT,
-       "the state adds rows past the end of a partial chunk");
+       "adds rows after the segment's end to the state");
 MUTANT(swapped_keys, SWAPPED_KEYS, "swaps the two keys in each mma register of w");
 MUTANT(other_half, OTHER_HALF, "reads u of column (v + V/2) % V, not v");
 MUTANT(one_behind, ONE_BEHIND, "reads w of the previous chunk");

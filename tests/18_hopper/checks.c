@@ -1,4 +1,4 @@
-/* checks.c -- recomputes chapter 18's lower bounds and the cost of strips.
+/* checks.c -- recomputes bytes and operations of chapter 18's bounds, and strip costs.
  *
  * Book: chapter 18.  A strip is a part of a segment.  Checked by: itself.
  * Next: tests/19_precision/checks.c. */

@@ -8,7 +8,7 @@
 
 enum mistake { NONE, FASTEST, WHOLE, FORGOTTEN, MISTAKES };
 static const char *const mistake_name[] = { "",
-    "uses the channel that decays most", "uses one channel for all tokens",
+    "uses the channel that decays most", "uses the same channel for all tokens",
     "omits the growth of M where beta |k|^2 exceeds 2" };
 
 /* Multiplies beta by `factor`, but limits beta to 2.2. If `turns` is 1, a channel
@@ -110,4 +110,4 @@ static int bounds(struct kcp_report *rep)
 }
 KCP_CHECK(check_20_bound) = { "20_clusters", "bound",
     "the norm |M| never exceeds its bound from gates and keys, but exceeds each "
-    "bound with a mistake", bounds };
+    "bound with a mistake at least once", bounds };

@@ -123,7 +123,7 @@ static void lose(struct kcp_report *rep, int R, enum way way)
         const double s = x->ended - shared->lost_at;
         if (r == LOST && way != ERROR) continue;
         printf("  %s: rank %d: %.1f s: %s\n", way_names[way], r, s, x->why);
-        EXPECT(rep, x->done, "after rank 1 was lost (%s), rank %d did not return: %s",
+        EXPECT(rep, x->done, "rank 1 (%s): rank %d did not end, or has errors: %s",
                way_names[way], r, x->why);
         EXPECT(rep, x->status == KCP_COMM && x->why[0], "%s: rank %d: status %d, '%s'",
                way_names[way], r, x->status, x->why);
@@ -136,7 +136,7 @@ static int lost_gpu(struct kcp_report *rep)
 {
     const int R = ranks_started() ? 0 : count_gpus();
     if (R < 2) {
-        printf("  (found %d GPUs, expected at least 2: not run)\n", R);
+        printf("  (not run: found %d GPUs, needs 2 and no launcher)\n", R);
         return KCP_NA;
     }
     shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE,

@@ -8,8 +8,8 @@
 #include <math.h>
 #include <string.h>
 
-/* `a` is the latency in us, `bw` are bytes per us. `inside` a node was measured on four
- * H200s and rounded. `between` nodes assumes one 400 Gbit/s card per GPU. */
+/* Latency `a` is in us, bandwidth `bw` in bytes per us. `inside` nodes: measured on
+ * four H200s, rounded. `between` nodes: assumed, with one 400 Gbit/s card per GPU. */
 struct wire { double a, bw; };
 static const struct wire inside = { 10, 380e3 }, between = { 20, 45e3 };
 static const double HV = 32, K = 128, V = 128, rate = 10e6;   /* rate: flop/us, fp32 */
@@ -67,8 +67,8 @@ static inline double scan(struct wire w, int R, double share)
     return last;
 }
 
-/* Returns the time of an exchange in two levels: a scan in each node, one over nodes,
- * one state sent in each node. At time node[j], node j has the map of nodes 0..j. */
+/* Returns the time of an exchange in two levels: a scan in each node, a scan over nodes
+ * (at time node[j], node j has the map of nodes 0..j), one state sent in each node. */
 static inline double two_levels(int R, int g)
 {
     static double node[4096], next[4096];

@@ -1,6 +1,6 @@
 /* nccl.c -- checks a caller's NCCL communicator and split communicators, on GPUs.
  *
- * Book: chapter 20.  Checked by: bench/check_gpus.sh, on several GPUs; on one, R is 1.
+ * Book: chapter 20.  Checked by: bench/check_gpus.sh; on one GPU, with one rank.
  * Next: tests/07_merge/exchange.c, which has the exchanges.
  *
  * Ranks are threads with a GPU each, or the processes of a launcher. The test checks
@@ -138,8 +138,8 @@ static void one(struct kcp_report *rep, int R, const struct nccl *nccl,
                               : ranks_run(&host_memory, R, body, &j, why, sizeof why);
     EXPECT(rep, !err, "%d ranks: status %d, %s", R, err, why);
     for (int r = 0; r < R; r++)
-        EXPECT(rep, !j.bad[r] && !j.wrong[r], "rank %d of %d: wrong: %d results, "
-               "%lld numbers of exchanges", r, R, j.bad[r], j.wrong[r]);
+        EXPECT(rep, !j.bad[r] && !j.wrong[r], "rank %d of %d: %d wrong results, "
+               "%lld wrong numbers in exchanges", r, R, j.bad[r], j.wrong[r]);
     EXPECT(rep, !over_nccl || j.made[mine] == 1 + (mine < (R > 1 ? R - 1 : 1)),
            "%d ranks: %d made", R, j.made[mine]);
 }

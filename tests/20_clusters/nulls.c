@@ -1,11 +1,11 @@
-/* nulls.c -- calls each function of the installed headers with NULL and invalid
- * numbers.
+/* nulls.c -- calls each function of the installed headers with NULL and with
+ * numbers such as -1.
  *
  * Book: chapter 20.  Checked by: tests/cli/house.sh, which
  * checks that no function is missing.  Next: calls.c, wrong arguments.
  *
- * Functions get NULL for objects and results, and numbers that are invalid as ranks or
- * sizes. A function that returns a status must return KCP_BAD, or KCP_NA if the
+ * Functions get NULL for objects and results, and 0, -1, 1, 99 and 2^31 - 1 as ranks
+ * or sizes. A function that returns a status must return KCP_BAD, or KCP_NA if the
  * function is not in this build. */
 #include "tests/judge/judge.h"
 
@@ -101,8 +101,8 @@ static void of_nothing(struct kcp_report *rep, int i)
     kcp_notices(NULL);
 }
 
-/* Calls functions with a valid plan but with ranks, rows and segments outside the
- * plan. */
+/* Calls functions with a valid plan, and with i as token, rank, row or segment. This
+ * number may be outside the plan. */
 static void of_a_plan(struct kcp_report *rep, int i)
 {
     static const int64_t cu[2] = { 0, 100 };

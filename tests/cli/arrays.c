@@ -130,8 +130,8 @@ static int poke(char **v)
     return bad ? fail() : 0;
 }
 
-/* Replaces array [R,...] by the sum [...] of its rows. Row r is rank r's
- * part of the sum. Fails if rows 0 and 1 are equal, because two parts must differ. */
+/* Replaces array [R,...] by the sum [...] of its rows. Row r is rank r's part. Fails if
+ * rows 0 and 1 are equal, because ranks with different tokens have different parts. */
 static void add_rows(struct npy *a)
 {
     double *x = a->data;
@@ -209,7 +209,7 @@ static int off(char **v)
         norms(&a, &b, &error, &size);
     bad = bad || !isfinite(error);
     if (bad)
-        fprintf(stderr, "%s, %s: not double, other size, or not finite\n", v[0], v[1]);
+        fprintf(stderr, "%s, %s: need equal sizes, finite doubles\n", v[0], v[1]);
     else
         printf("%.2e\n", error > 0 ? error / size : error);
     npy_free(&a);
@@ -217,7 +217,7 @@ static int off(char **v)
     return bad;
 }
 
-/* Writes A, of float64 or int64, in Fortran order, as numpy.save does. */
+/* Writes A, of float64 or int64, as numpy.save writes an array in Fortran order. */
 static int fortran(char **v)
 {
     struct npy a;
