@@ -21,8 +21,8 @@ tsv() { echo "$*" | tr ' ' '\t' | sed 's/-//g'; }
             1 1 1 recompute - - 4e12 7e14 ${verdict:-ok} o 0.004 0.006 -
     done
 } >"$W/a.tsv"
-# A row of KCP becomes a record only with a verdict of the same run and a digest of the
-# kernel. A row of another system needs neither.
+# A timed row of KCP becomes a record only if in the same run the judge accepted its variant
+# and the row, and the kernel has a digest. Rows of other systems need no verdict or digest.
 command -v python3 >/dev/null || { echo "bench_cli.sh: python3 not found: records not tested"
     exit $failed; }
 kept=bench/results/bench-cli-test.tsv

@@ -2,16 +2,16 @@
 # cases.sh -- runs the rows of cases.tsv and checks exit statuses and messages.
 #
 # Book: chapter 20.  Checked by: make test, which runs it.  Next: cases.tsv, cli.sh.
-# Usage: cases.sh BUILD [PROGRAM]: runs the rows of all programs, or only the rows of
-# PROGRAM.
+# Usage: cases.sh BUILD [PROGRAM]: runs the rows of PROGRAM, by default of all programs.
 #
 # A row of cases.tsv has a program, an exit status, a grep pattern, arguments, values, and
 # commands that run before the program. A row with values runs once per value, with $x
 # set to the value. A $x at the start of the arguments is replaced by the value before
 # the shell reads the line. Pattern `=` means the first word of the arguments. Each run gets
 # a fresh copy of a folder, made by the nearest row `folder` above the run's row. If the
-# status is 2, stderr must be one line "kcp-...: ..." that contains the pattern, stdout must
-# be empty, and no file `out` may be made. Otherwise, the output must contain the pattern.
+# status is 2 and the program is not make, stderr must be one line "kcp-...: ..." that
+# contains the pattern, stdout must be empty, and no file `out` may be made. Otherwise, the
+# output must contain the pattern.
 B=$(cd "${1:-build}" && pwd) || exit 2
 top=$(cd "$(dirname "$0")/../.." && pwd) only=${2:-}
 W=$(mktemp -d) || exit 2
@@ -37,7 +37,7 @@ little_memory=true
 (ulimit -v 2000000; exec "$B/kcp-run" --version) >/dev/null 2>&1 &&
     little_memory='ulimit -v 2000000'
 
-set_program() {        # NAME: $exe, empty when it was not built; $program, its name
+set_program() {        # NAME: sets $program, and $exe (empty if the program was not built)
     program=${1%%:*} exe=$B/$program more=
     case $1 in
         kcp-run:in) more='--in in --out out' ;;

@@ -59,7 +59,7 @@ holds 'a refused --emit changes the folder' [ "$(ls -R e)" = "$(cat before)" ]
 rm -rf e
 expect 0 'cases of 03_wy in e, inputs rounded to bf16' --emit e --small --stage 03 --storage bf16
 expect 2 'no outputs' --foreign e
-holds '--foreign without outputs: more than a line' [ "$(cat stdout stderr | wc -l)" = 1 ]
+holds '--foreign without outputs does not print one line' [ "$(cat stdout stderr | wc -l)" = 1 ]
 cp e/case_001/forward/k.npy e/case_000/forward/A.npy
 expect 1 'case_000/forward/.*npy' --foreign e
 expect 1 'case_001/forward: no output' --foreign e

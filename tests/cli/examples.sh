@@ -41,7 +41,7 @@ for name in kda gdn; do
         done
     done
 done
-# The program must pass, and a copy that uses M instead of M^T in backward must fail.
+# kcp_in_one_file.c must pass, and a copy that uses M instead of M^T in backward must fail.
 one=book/examples/kcp_in_one_file.c
 W=$(mktemp -d) && trap 'rm -rf "$W"' EXIT
 sed 's/m->X\[p\]\[V + i\]/m->X[i][V + p]/' $one >"$W/wrong.c"

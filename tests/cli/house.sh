@@ -53,7 +53,7 @@ rules() {
     grep '^cuda/' "$W/files" | grep -v '^cuda/tile/' |
         xargs grep -nE '(^|[^a-z_])asm *(volatile)? *\(' |
         sed 's/$/  (inline assembly outside cuda\/tile)/'
-    # Rejects function names that would fit dozens of functions, except run(args).
+    # Rejects function names that would fit dozens of functions, except a variant's work().
     grep -E '^(cuda|tests)/' "$W/files" |
         xargs grep -nE '^[a-z].* \*?(back|work|fetch|walk|part|span|room)\(.*[^;]$' |
         grep -v 'static size_t work(const void' | sed 's/$/  (a name that says nothing)/'
@@ -69,7 +69,7 @@ rules() {
         grep -qF "$f" tests/20_clusters/*.c || echo "tests/20_clusters: $f) is not called"
     done
     for f in bench/results/*.tsv; do
-        case $f in *-test.tsv) continue ;; esac          # bench_cli.sh may run now
+        case $f in *-test.tsv) continue ;; esac          # bench_cli.sh may be writing it
         awk -F '\t' -v f="$f" 'FNR == 1 { n = NF } NF != n {
             print f ":" FNR ": " NF " fields, the first line has " n }' "$f"
     done

@@ -1,5 +1,5 @@
 #!/bin/sh
-# jitter.sh -- finds races: runs fast kernels with random sleeps, or with a wait removed.
+# jitter.sh -- finds races by random sleeps in fast kernels; removed waits must be found.
 #
 # Book: chapter 18; CONTRIBUTING.md, "How the judge works".
 # Checked by: itself, by mistakes that must fail.  Next: ../../cuda/tile/jitter.cuh.
@@ -12,19 +12,19 @@
 # one judge in seconds (150). MISTAKES="a b" selects mistakes.
 B=${1:-build} half=$2
 export LC_ALL=C
-# Most rows of the list below remove one wait. Then a warp reads data that may not have
-# arrived, or overwrites data that another warp may still read. `wait_v` matters only with
-# one gate per channel, one warpgroup, and segments with more chunks than pipeline stages.
-# Otherwise a release of k implies the release of v. The first of $cases has such segments,
-# of 11 and 15 chunks. Other rows make other mistakes. In `walk_order`, a window (the chunks
-# of one launch) does not continue from the previous window's map. In `walk_last`, the last
-# window is omitted, although other ranks need its map. In `one_factor` and `steps_factor`,
-# a decay underflows. In `maps_exit`, a block ends while the cluster's other block still
-# uses its barriers. In `share_beta`, `wide_decay` and `wide_decay_gdn`, beta is wrong or a
-# decay is missing, but only in cases with many heads. The list omits four waits, because
-# no case fails without them on an H100. Without the barrier before chain.cuh's kb dSa, each
-# warp still reads only columns that it wrote. Without the wait for `dots`, new values are
-# loaded 1 us after the products that read the old values. Without the wait for values, values
+# Most rows below remove one wait. Then a warp reads data that may not have arrived, or
+# overwrites data that another warp may still read. `wait_v` matters only with one gate per
+# channel, one warpgroup, and segments with more chunks than pipeline stages. Otherwise a
+# release of k implies the release of v. The first of $cases has such segments, of 11 and 15
+# chunks. Other rows make other mistakes. In `walk_order`, a window (the chunks of one
+# launch) does not continue from the previous window's map. In `walk_last`, the last window
+# is omitted, although other ranks need its map. In `one_factor` and `steps_factor`, a decay
+# underflows. In `maps_exit`, a block ends while the cluster's other block still uses its
+# barriers. In `share_beta`, `wide_decay` and `wide_decay_gdn`, beta is wrong or a decay is
+# missing, but only in cases with many heads. The list omits four waits without which all
+# cases pass on an H100. Without the barrier before chain.cuh's product kb dSa, each warp
+# still reads only columns that it wrote. Without the wait for `dots`, new values are loaded
+# 1 us after the products that read the old values. Without the wait for values, values
 # still arrive before chain.cuh reads them, because gates arrive later. Without the wait
 # before the second load of the last step's g, `finish` has already read the previous g.
 mistakes() {
@@ -92,7 +92,7 @@ lines() {
     done
 }
 [ "$half" != lines ] || { lines; exit; }
-without() {          # NAME KERNELS FILE LINE NEW: builds a judge with NEW for LINE
+without() {          # NAME KERNELS FILE LINE NEW: builds a judge in which NEW replaces LINE
     W=$B/without/$1 file=cuda/18_hopper/$3 object=cuda/18_hopper/$2_sm90.cu.o
     rm -rf "$W"; mkdir -p "$W/tree"
     tar cf - Makefile ref cuda tests/proxy.mk | tar xf - -C "$W/tree" || return 1
@@ -137,7 +137,7 @@ many="beta=sigmoid K=128 V=128 C=64 l2norm h0 dht gate=softplus"
 share="live kda $many H=36 HV=144 lengths=193"
 for n in 1 2 1 3 1 1 2 1 1 4 1 1 2 1 3 1 1 1 2 1 5 1 1 2 1 1 3 1 1; do share="$share,$n"; done
 wide="$many H=10 HV=70 lengths=150"
-cases_of() {                    # WHAT, the last column of a row: prints its cases, or $cases
+cases_of() {                    # WHAT (a row's last column): prints cases, by default $cases
     case $1 in
     share) echo "$share" ;;
     wide*) echo "live ${1#wide } $wide" ;;

@@ -4,8 +4,8 @@
 #
 # Book: book/labs/STAFF.md.  Checked by: make test, which runs it.
 # Next: ../../book/labs/try.sh, which hands in every lab.
-# Usage: labs.sh BUILD. A broken file is graded by the lab's first row, or by all rows with
-# FULL=1.
+# Usage: labs.sh BUILD. A broken file is graded by the lab's first row, or with FULL=1 by
+# all rows.
 B=${1:-build} MAKE=${MAKE:-make}
 # Restarts this script through make, which passes its compilers and options to the grader.
 [ -n "$LAB_CFLAGS" ] || exec $MAKE --no-print-directory -s test-labs B="$B"
@@ -73,7 +73,7 @@ grade 4 && fail 'status 0 for a lab with lost points'
 grep -q '  right: segment 0: .* last 0' "$W/output" && grep -q '^Lab 4, .*: 6/18' "$W/output" && pass ||
     fail "make grade LAB=4: $(cat "$W/output")"
 hand_in 15_blelloch ';'; printf '#include "15_scan.h"\n' >"$file"; loses scan_up
-# An answer in which all ranks send before they receive hangs over NCCL, so loses points.
+# If all ranks send before they receive, the answer hangs over NCCL and must lose points.
 hand_in 07c_chain ';'
 answer 07c_chain 's/= err ? err : x->comm->group.*/= err;/; s/err = group_end(.*/;/' >"$file"
 grade 07c_chain && fail 'status 0 for a chain that waits for itself'

@@ -2,7 +2,7 @@
 # mpi.sh -- tests ranks as MPI processes: correct runs, lost ranks, refused calls.
 #
 # Book: chapter 20.  Checked by: make test, which runs it.  Next: ../judge/ranks.c.
-# Without mpirun prints a line. STEP='mpirun.mpich -n' selects another launcher.
+# Without mpirun, only a few tests run. STEP='mpirun.mpich -n' selects another launcher.
 . "$(dirname "$0")/run_common.sh"
 top=$OLDPWD check=$B/kcp-check calls=$B/kcp-wrong-calls
 step=${STEP:-mpirun -n}

@@ -1,6 +1,6 @@
 #!/bin/sh
-# plugins.sh -- builds and judges book/examples/plugins in C, Rust and Python. Rejects
-# copies with a mistake, and Python functions that crash, hang or return wrong objects.
+# plugins.sh -- builds and judges book/examples/plugins in C, Rust and Python. Copies
+# with a mistake, and Python functions that crash, hang or return wrong objects, must fail.
 #
 # Book: CONTRIBUTING.md, "Kernels written elsewhere".  Checked by: make test, which runs it.
 # Usage: plugins.sh BUILD.  Next: ../kcp_check.py.

@@ -58,7 +58,7 @@ same 1e-11 "--model gdn --gate softplus --beta sigmoid2" "--ranks 4"
 same 1e-11 "--model gdn --gate bounded --lower-bound -2.5 --beta sigmoid2" "--ranks 4"
 has one/dA_log.npy one/ddt_bias.npy
 
-# ---- convolutions, and a text in two pieces with the states between them
+# ---- convolutions; a sequence cut into two runs, with states passed between the runs
 rm -rf in; "$arrays" layer in 13 1 2 4 3 5 kda raw 7
 for i in q k v; do
     D=6; [ $i = v ] && D=20
@@ -71,7 +71,7 @@ done
 conv="--conv w4.npy,w4.npy,wv4.npy --act silu --l2norm --chunk 4"
 same 1e-11 "$conv" "--ranks 6" "--cuts 0,1,2,3,13"
 has one/dw_q.npy one/dw_k.npy one/dw_v.npy
-piece() {                        # FOLDER option...: outputs of a piece go to FOLDER.out
+piece() {                        # FOLDER option...: runs one part; its outputs go to FOLDER.out
     at=$1; shift
     # shellcheck disable=SC2086
     "$run" --in "$at" --out "$at.out" $conv "$@" >stdout 2>stderr || fail "$at: $(cat stderr)"

@@ -92,9 +92,9 @@ gdn-f32|2e-4|--dtype f32|--canonical 64
 gdn-bf16|3e-2||
 gdn-bf16-4-pipeline|3e-2||--ranks 4 --form pipeline
 END
-# ---- canonical segments: every exchange algorithm must give the bits of one rank; `chain`
-# also over memory windows, if each rank has a GPU. With ten heads, a block of the scan has
-# more columns on one rank than on eight ranks.
+# ---- canonical segments: every form except scan must give the bits of one rank. `chain`
+# also runs over memory windows, if each rank has a GPU. With ten heads, a block of the scan
+# kernel has more columns on one rank than on eight ranks.
 for model in kda gdn; do
     rm -rf in; "$arrays" layer in 450 1 2 10 128 128 $model free 3
     all="--device gpu --canonical 64 --model $model --gate softplus --l2norm --beta sigmoid"
