@@ -27,7 +27,7 @@ $(fuzz_all:%=$B/fuzz_%):
 	@clang $(fuzz_c) -fsanitize=fuzzer $(filter %.c,$^) -lm -lpthread -ldl -o $@
 
 # Writes the files to start from: arrays of every dtype, arrays whose size overflows,
-# calls of every stage, and calls that once crashed.
+# calls of stages 01 to 09, and calls that once crashed.
 huge := {'descr': '<f8', 'fortran_order': False, 'shape':
 $B/corpus: $B/kcp-arrays tests/fuzz.mk
 	@rm -rf $@ && mkdir -p $(fuzz_all:%=$@/%)

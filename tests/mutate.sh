@@ -5,7 +5,7 @@
 # Next: tests/processes.mk, make mutate.
 # Usage: mutate.sh BUILD N SEED FILE... LIMIT= limits the seconds of the run (0: no limit).
 # MIN= is the least percentage of mutants to catch. TABLE= names a file of result rows,
-# which the next run continues. CASE= limits the seconds per variant (120). JOBS= is the
+# which the next run continues. CASE= is kcp-check's --limit in seconds (120). JOBS= is the
 # number of workers (1), each with a copy of the tree.
 #
 # A mutant changes one operator or number of one line. A mutant counts if, in fifty cases of
@@ -106,7 +106,7 @@ failed_on() {                  # KCP-CHECK option...
 }
 # A failure counts only if the same command passes without the mistake on this machine.
 # Each such command runs once.
-passes() {                     # KCP-CHECK option...: with no mistake
+passes() {                     # option...
     name=right.$(echo "$*" | tr -c 'a-z0-9\n' _)
     [ -s "$W/$name" ] || {
         if failed_on "$W/right" "$@"; then
@@ -166,7 +166,7 @@ kept() {                       # STAGE [--quick]
     [ -s "$f" ]
 }
 # Sets $moved to 0 if the mistake changes no bit of the outputs, 1 if an output changes by
-# more than ten times its limit or the process crashes, and 2 if outputs change by less.
+# more than ten times its limit or the process crashes or hangs, else 2.
 moves() {                      # FILE
     moved=0 by=
     for s in $(outputs_of "$1"); do
@@ -206,7 +206,7 @@ record() {                       # VERDICT WHY: a row of the table
     echo "$1 $file:$line '$from' -> '$to': $2"
     printf '%s\t%s\t%s\t%s\n' "$row" "$SEED" "$1" "$2" >>"$TABLE"
 }
-tried() {                      # one mutant, built: its verdict
+tried() {                      # records the verdict on a mutant that compiles
     moves "$file"
     case $moved in
         0) record same "not a bit of any output moves" ;;
@@ -251,7 +251,7 @@ awk -v min="$MIN" -v seed="$SEED" '
         score = moved ? 100 * all["caught"] / moved : 0
         printf "mutate: seed %s: %d caught, %d survived, ", seed, all["caught"],
             all["SURVIVED"]
-        printf "%d change nothing, %d less than ten limits, %d do not compile: %.1f %%\n",
+        printf "%d change nothing, %d too little, %d do not compile: %.1f %%\n",
             all["same"] + all["equal"], all["small"], all["none"], score
         exit !moved || score < min
     }' "$W/rows"

@@ -1,6 +1,6 @@
 # processes.mk -- programs for the scripts of tests/cli/; thread sanitizer; mutation tests.
 
-# kcp-wrong-calls makes calls that do not match, with MPI messages of at most 1,000 bytes.
+# kcp-wrong-calls makes wrong calls, with MPI messages of at most 1,000 bytes.
 $B/pieces/mpi.o: comm/backend/mpi.c $(flags_at) $(mpi_at)
 	@mkdir -p $(@D)
 	@$(CC) $(CFLAGS) $(mpi_flags) -DKCP_MPI_PIECE=1000 -MMD -MP -c $< -o $@
@@ -25,12 +25,12 @@ sanitize-threads: sanitize-threads-quick
 	  build/tsan/kcp-wrong-calls
 	@$(tsan) $(if $(filter-out mpicc none,$(MPICC)),STEP='$(MPICC:mpicc%=mpirun%) -n') \
 	  sh tests/cli/mpi.sh build/tsan
-# .ci/run calls this target, which runs exchanges between threads for a minute.
+# .ci/run calls this target, which runs 60 exchanges per form between threads.
 sanitize-threads-quick:
 	@$(tsan_make) build/tsan/kcp-check
 	@$(tsan) build/tsan/kcp-check --exchange 60 --ranks 4
 
-# Makes N random mistakes in FILES, one by one. The judge must reject each mistake.
+# Makes N random mistakes in FILES, one by one, and judges each mistake (tests/mutate.sh).
 N ?= 20
 .PHONY: mutate
 mutate: $B/kcp-check

@@ -1,4 +1,4 @@
-# proxy.mk -- finds missing proxy fences in the kernels' PTX; builds with random sleeps.
+# proxy.mk -- finds missing proxy fences in PTX, and compiles kernels with random sleeps.
 
 ifneq ($(filter sm_90a,$(ARCH)),)
 ifneq ($(CUDA_HOME),none)

@@ -24,5 +24,5 @@ REGIMES = {
 
 
 def words(model, regimes=REGIMES):
-    """Returns the cases of a model for kcp-check's --case, in the order of REGIMES."""
+    """Returns the cases of a model for kcp-check's --case, in the order of `regimes`."""
     return "; ".join(f"{REGIMES[r]} {LAYER[model]} {SIZES}" for r in regimes)

@@ -33,7 +33,7 @@ mkdir out; ln -s out link
 [ "$(stat -c %a out out/o.npy | tr '\n' ' ')" = "750 640 " ] && pass || fail umask
 rm -rf out link
 
-# After a kill of kcp-run --force, each output folder must have all files or not exist.
+# After a kill of kcp-run --force, out/ or out.old/ must exist, and neither may lack files.
 gives first
 n=$(ls first | wc -l)
 for ms in 01 02 03 05 08 13 21 34; do

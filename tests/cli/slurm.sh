@@ -36,7 +36,7 @@ trap 'exit 1' INT TERM
 wrong() { echo "slurm.sh: $*"; failed=1; }
 chmod 755 "$W"
 mkdir "$W/state" "$W/munge" && chmod 700 "$W/munge"
-# Selects three ports below the ephemeral range. Concurrent runs of this script get others.
+# Selects three ports below the ephemeral range. Concurrent runs select different ports.
 host=$(hostname) port=$((10000 + $$ % 5000 * 3))
 head -c 64 /dev/urandom >"$W/munge/key" && chmod 600 "$W/munge/key"
 cat >"$W/slurm.conf" <<END
@@ -74,7 +74,7 @@ for n in $host zz1; do
     mkdir "$W/spool.$n"
     slurmd -D -N $n >"$W/$n" 2>&1 & started="$started $!"
 done
-# Stops the wait if slurmctld has ended, because sinfo would retry without end.
+# Waits at most 180 s for two idle nodes, and stops if a daemon has ended.
 until=$(($(date +%s) + 180)) idle=
 while [ -z "$idle" ] && [ "$(date +%s)" -lt $until ] && kill -0 $started 2>/dev/null; do
     timeout 10 sinfo -h -o '%D %t' 2>/dev/null | grep -q '^2 idle' && idle=yes ||
@@ -120,7 +120,7 @@ began=$(date +%s)
 kill -KILL "$(cat "$W/id.2")"
 wait $srun && wrong "srun returns 0 after a rank died"
 took=$(($(date +%s) - began))
-[ $took -le 30 ] || wrong "the others took $took s"
+[ $took -le 30 ] || wrong "the other ranks ended only after $took s"
 grep -q 'task 2: Killed' "$W/output" || wrong "srun should name rank 2: $(cat "$W/output")"
 
 # Grades a lab as a student hands it in, first on one node, then on two nodes.

@@ -1,10 +1,10 @@
-/* wrong_calls.c -- runs MPI ranks whose calls do not match in a chosen way.
+/* wrong_calls.c -- runs MPI ranks that make wrong or unusual calls.
  *
  * Book: chapter 20.  Checked by: tests/cli/mpi.sh.  Next: comm/backend/mpi.c.
  *
- *   kcp-wrong-calls WAY    status 0: all ranks agree; else 1, and each rank prints the
- *                          rank that failed and why
- * Linked with a build of mpi.c that sends pieces of 1,000 bytes. */
+ *   kcp-wrong-calls WAY    peer, empty, cross: status 0. alone: status 2. Other ways:
+ *                          status 1, and each rank prints the rank that failed and why.
+ * This program is linked with a build of mpi.c that sends pieces of 1,000 bytes. */
 #include "kcp_mpi.h"
 
 #include <stdio.h>
