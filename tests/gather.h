@@ -1,6 +1,6 @@
 /* gather.h -- gathers the rows and states of all ranks on each rank, for mutants.
  *
- * Book: chapters 14 and 15.  Checked by: the twins of both chapters, which must pass.
+ * Book: chapters 14 and 15.  Checked by: variants `twin`, which must pass.
  * Next: tests/14_conv/mutants.c, tests/15_scan/mutants.c. */
 #ifndef KCP_TESTS_GATHER_H
 #define KCP_TESTS_GATHER_H

@@ -101,7 +101,7 @@ def as_torch(case, o):
 
 
 def by_fla(fn, case, o):
-    """Runs a case through the signature of FLA's functions."""
+    """Calls fn with FLA's arguments. Returns outputs, or gradients from autograd."""
     import torch
     gdn = "gated_delta" in getattr(fn, "__name__", "")
     if case.model != int(gdn) or not hasattr(case, "q_raw"):
@@ -356,7 +356,7 @@ MOST_SHOWN = 10
 
 
 def show(rows):
-    """Prints the failures, but each reason and each case's text only once."""
+    """Prints the first reasons for failures, with one case each."""
     reasons = {}
     for row in rows:
         if row["verdict"] == "fail":
@@ -372,7 +372,7 @@ def show(rows):
             print(f"        --case '{same[0]['words']}'")
         last = same[0]["words"]
     if len(reasons) > MOST_SHOWN:
-        print(f"  ... {len(reasons) - MOST_SHOWN} more failures: --json FILE has all")
+        print(f"  ... {len(reasons) - MOST_SHOWN} more failure reasons: --json FILE has all")
 
 
 def judge(o, here):
@@ -440,10 +440,10 @@ def main():
     p.add_argument("--regimes", choices=("kda", "gdn"),
                    help="a case per regime in which public kernels were wrong")
     p.add_argument("--small", action="store_true",
-                   help="only the small drawn cases, which miss many mistakes")
+                   help="only small random cases, which miss many mistakes")
     p.add_argument("--cp", type=int, default=1, help="processes, a shard each")
     p.add_argument("--as", dest="style", choices=("case", "fla"), default="case")
-    p.add_argument("--numpy", action="store_true", help="arrays of NumPy, no PyTorch")
+    p.add_argument("--numpy", action="store_true", help="fn gets NumPy arrays, not tensors")
     p.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     p.add_argument("--storage", choices=("f64", "f32", "bf16"), default="f64")
     p.add_argument("--seed", type=int, default=1)
@@ -457,7 +457,7 @@ def main():
     o = p.parse_args()
     is_trace = bool(o.solution or o.emit_flashinfer)
     if bool(o.function) == is_trace or (o.solution and o.emit_flashinfer):
-        return fail("module:function, --solution or --emit-flashinfer: one is required")
+        return fail("module:function, --solution or --emit-flashinfer: give exactly one")
     if not (o.stage or is_trace):
         return fail("--stage is required, e.g. 08")
     if is_trace and not os.path.isfile(o.check):

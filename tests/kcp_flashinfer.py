@@ -38,7 +38,7 @@ TENSORS = {     # name: field of the stage, shape, dtype, what it is
     "o": ("o", "T HV D", "bfloat16", "output"),
     "ht": ("ht", "N HV D D", "float32", "final states, [V,K]"),
 }
-SCALARS = {"scale": "of the queries", "lower_bound": "of the gate (KDA)",
+SCALARS = {"scale": "factor of the queries", "lower_bound": "of the gate (KDA)",
            "beta_max": "1 or 2: beta = beta_max sigmoid(logit)"}
 GRADIENTS = ("q", "k", "v", "g", "beta", "A_log", "dt_bias", "h0")
 AXES = {"T": "tokens of all sequences", "N": "sequences", "N1": "N + 1",
@@ -270,8 +270,8 @@ def solution(path, o):
         return kcp_check.fail(f"--solution {path}: definition {text['definition']},"
                              " expected one that --emit-flashinfer writes")
     if language not in ("python", "triton"):
-        return kcp_check.fail(f"--solution {path}: language {language}: python and"
-                             " triton are run; build others as a .so")
+        return kcp_check.fail(f"--solution {path}: language {language},"
+                             " expected python or triton; build others as a .so")
     o.stage = STAGES[way]
     if o.case is None:
         o.case, o.names = regimes.words(model, NAMES), NAMES

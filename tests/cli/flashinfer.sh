@@ -43,7 +43,7 @@ expect 0 'right of gdn_backward_d128.* 1 passed' --solution right --case "$few l
 expect 1 'rank 0 head' --solution wrong --case "$few lengths=40,7"
 expect 2 'language cuda' --solution cuda
 expect 2 'not a solution' --solution out
-expect 2 'one is required' --solution right mine:fn --stage 08
+expect 2 'give exactly one' --solution right mine:fn --stage 08
 "$python" -c 'import safetensors' 2>/dev/null || {
     expect 2 'safetensors' --emit-flashinfer trace
     echo "flashinfer.sh: a solution was judged; safetensors not found, no files written"; exit 0; }

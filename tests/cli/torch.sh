@@ -1,7 +1,7 @@
 #!/bin/sh
-# torch.sh -- tests kcp_torch: results against the token recurrence on one and three ranks,
-# selection by FLA, training of the example over ranks, the judge's verdicts. .ci/torch
-# installs PyTorch.
+# torch.sh -- tests kcp_torch: compares results with the token recurrence on one and three
+# ranks, calls kcp_torch through FLA, trains the example over ranks, and judges kcp_torch
+# with kcp_check.py. .ci/torch installs PyTorch.
 #
 # Book: chapters 08, 13, 14.  Checked by: make test-torch, and make test, which run it.
 # Usage: torch.sh BUILD.  Next: torch_check.py.
@@ -13,7 +13,7 @@ unset RANK WORLD_SIZE MASTER_ADDR MASTER_PORT KCP_PLANT
 export KCP_LIB="$B/libkcp.so" OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=1
 # Ranks connect over loopback, so the address of the host's name is not used.
 export GLOO_SOCKET_IFNAME="${GLOO_SOCKET_IFNAME:-lo}"
-stop() {                         # prints WHAT, the errors and the end of the log
+stop() {                         # prints $*, errors and the log's end; exits
     echo "torch.sh: $*:"
     grep -a 'FAIL\|Error\|what():\|Signal [0-9]' "$W/log" | head -12
     tail -n 12 "$W/log"
@@ -44,10 +44,10 @@ ranks 3 "$here/tests/cli/torch_check.py" >"$W/log" 2>&1 || stop "torch_check.py,
 grep torch "$W/log"
 "$python" "$here/book/examples/torch/reference.py" --try >"$W/log" 2>&1 ||
     stop "reference.py: an example fails"
-# ---- FLA's releases from PyPI choose these kernels, or one line says why not
+# ---- FLA's releases from PyPI call kcp_torch, or one line says why not
 "$python" "$here/tests/cli/torch_fla.py" "$W/fla" >"$W/log" 2>&1 || stop "torch_fla.py"
 cat "$W/log"
-# ---- chapter 19: the error of the reference in FLA's tests over ranks
+# ---- chapter 19: the reference in FLA's context-parallel tests exceeds their limit
 "$python" "$here/bench/peers/rounded_keys.py" T=512 >"$W/log" 2>&1 || stop "rounded_keys.py"
 
 # ---- the example: the same falling loss on one rank and on four
@@ -58,16 +58,16 @@ train="$here/book/examples/torch/train.py --steps 4 --text $here/README.md"
     ranks 4 $train --cp 2 >"$W/four" 2>"$W/log" || stop "train.py on 4 ranks"
     "$python" $train --cp 2 >"$W/log" 2>&1
 }
-[ $? = 2 ] && grep -q -- '--cp: ' "$W/log" || stop "--cp 2 of one rank"
+[ $? = 2 ] && grep -q -- '--cp: ' "$W/log" || stop "--cp 2 on one rank: expected status 2"
 awk 'NR == FNR { want[$2] = first = $4; if (FNR == 1) top = $4; n++; next }
     { d = $4 - want[$2]; if (d < 0) d = -d; m++; if (!(d <= 1e-9)) exit 1 }
     END { exit !(n == 4 && m == 4 && first < top) }' "$W/one" "$W/four" ||
     { paste "$W/one" "$W/four" >"$W/log"; stop "losses on 1 and 4 ranks differ or rise"; }
 "$python" "$here/book/examples/torch/train.py" --text "$W/none" >"$W/log" 2>&1
 [ $? = 2 ] && [ "$(grep -c . "$W/log")" = 1 ] && grep -q "none" "$W/log" ||
-    stop "a text that does not exist"
+    stop "train.py --text $W/none: expected status 2, one line"
 
-# ---- the functions judged like a user's kernel; drawn cases, FULL=1: all cases
+# ---- kcp_check.py judges kcp_torch on small random cases, with FULL=1 on all cases
 list=--small
 [ -z "$FULL" ] || list=
 for words in "chunk_kda --stage 13" "chunk_gated_delta_rule --stage 08 --cp 2"; do

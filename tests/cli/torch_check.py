@@ -114,7 +114,7 @@ def options(**o):
 
 
 def draw(seed, cu, H, HV, K, V, o):
-    """Draws inputs and the gradients of o and ht, rounded to the device's types."""
+    """Draws inputs and the gradients of o and ht, rounded to the types in `o`."""
     gen = torch.Generator().manual_seed(seed)
     r = lambda *s: torch.randn(*s, generator=gen, dtype=D)
     T, N = cu[-1], len(cu) - 1
@@ -279,13 +279,13 @@ def conv_states():
                            groups=3)[..., :11].transpose(1, 2)) + x
     close(layer(x, residual=x)[0], want, "ShortConvolution")
     mask = (torch.arange(11)[None] >= torch.tensor([[3], [0]])).to(D)
-    close(layer(x, mask=mask)[0], layer(x * mask[..., None])[0], "its mask")
+    close(layer(x, mask=mask)[0], layer(x * mask[..., None])[0], "conv's mask")
     with torch.no_grad():                     # a prompt of 8, then token by token
         first, cache = layer(x[:, :8], residual=x[:, :8], output_final_state=True)
         parts = [first] + [layer(x[:, t:t + 1], residual=x[:, t:t + 1], cache=cache)[0]
                            for t in range(8, 11)]
     close(torch.cat(parts, 1), want, "ShortConvolution, decoding")
-    close(cache, last, "its cache")
+    close(cache, last, "ShortConvolution's cache")
     refuses(ValueError, "mask packed", lambda: layer(
         x[:1], mask=mask[:1], cu_seqlens=[0, 11]))
     expect(torch.equal(copy.deepcopy(layer)(x)[0], layer(x)[0]), "a copied layer")
@@ -323,7 +323,7 @@ def errors():
             (cu + " float", dict(cu_seqlens=torch.tensor([0., 20.]))),
             (cu + " whole", dict(cu_seqlens=7)), (cu + " whole", dict(cu_seqlens="0,20")),
             (cu + " whole", dict(cu_seqlens=[0, 7.5, 20])),
-            # C's int and int64_t would truncate these numbers to 20 and to 64.
+            # C would truncate these numbers: to 20 in int64_t, to 64 in int.
             (cu + f" {2 ** 64 + 20}", dict(cu_seqlens=[0, 2 ** 64 + 20])),
             (cu + " -", dict(cu_seqlens=[0, -2 ** 64 + 20])),
             (f"chunk_size {2 ** 32 + 64}", dict(chunk_size=2 ** 32 + 64)),
@@ -370,7 +370,7 @@ FLA = {"chunk_kda": "q k v g beta scale initial_state output_final_state"
 
 
 def interfaces():
-    """Checks that arguments have FLA 0.5.2's order, and that structs of C can be read."""
+    """Checks that arguments have FLA 0.5.2's order, and that libkcp.so knows kcp_call."""
     for name, words in FLA.items():
         ours = list(inspect.signature(getattr(kcp_torch, name)).parameters)
         expect(ours[:len(words.split())] == words.split(), f"{name}{ours}")
@@ -478,8 +478,8 @@ def conv_outputs(**x):
 
 
 def false_hits(f, calls):
-    """Runs each pair of calls in both orders. Returns how many results differ from
-    the results of the call alone, and the latter."""
+    """Runs each call alone, then each pair of calls in both orders. Returns how many
+    results of the pairs differ from those of the call alone, and the results alone."""
     want = []
     for more in calls:
         kcp_torch.release()                   # empties the cache of calls
@@ -489,8 +489,8 @@ def false_hits(f, calls):
 
 
 def alike():
-    """A call whose cache key equals that of an earlier call skips checks. Each call below
-    changes one tensor, and must not be a false cache hit."""
+    """A call whose cache key equals that of an earlier call skips checks. The calls below
+    differ from each other, and none may be a false cache hit."""
     x, _, _ = draw(5, (0, 40), 1, 2, 8, 8, options(gate=1, h0=True))
     odd = torch.empty(x["q"].numel() + 1, dtype=D)[1:].view_as(x["q"]).copy_(x["q"])
     wide = torch.stack([x["q"], x["k"]], -1)[..., 0]
@@ -598,7 +598,7 @@ def ranks():
     for cuts in ([0] * (R - 1) + [2, 77], [0, *(77 - R + i for i in steps), 77],
                  [0, *steps, 77]):
         conv_case(f"conv, cuts {cuts}", world, cuts=cuts, act=act, bound=bound)
-    if CUDA:                                  # on a gloo group, kcp_torch makes NCCL's
+    if CUDA:                                  # here kcp_torch makes an NCCL communicator
         one_case(f"a gloo group, {name}", 60, *CASES[0][1:],
                  group=dist.new_group(backend="gloo"))
         kcp_torch.release()

@@ -110,7 +110,7 @@ def one(path):
         assert why in found if why else found is None, f"{why}: {found}"
     kcp_torch.release()
     dist.destroy_process_group()
-    print(f"{backend.VERSION}: the calls arrive, zigzag is refused")
+    print(f"{backend.VERSION}: calls reach kcp_torch, zigzag is refused")
 
 
 if __name__ == "__main__":

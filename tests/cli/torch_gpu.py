@@ -2,7 +2,7 @@
 and memory.
 
 Book: chapters 08, 13, 14.  Checked by: inputs that are written late, so that a
-call on a wrong stream reads old values.  Next: torch_check.py --cuda, the numbers.
+call on a wrong stream reads old values.  Next: torch_check.py --cuda.
 
     python tests/cli/torch_gpu.py          without a GPU: prints a line, status 0
 """
@@ -116,7 +116,7 @@ def streams():
     # Tests a call with a view whose address is not a multiple of 16 bytes.
     odd = torch.empty(x["q"].numel() + 1, dtype=B16, device="cuda")[1:].view_as(x["q"])
     got = both(dict(x, q=odd.copy_(x["q"])))
-    expect(all(map(torch.equal, got, want)), "an array off its boundary")
+    expect(all(map(torch.equal, got, want)), "an address not divisible by 16")
 
 
 def compiled():

@@ -30,8 +30,8 @@ import sys
 import tempfile
 
 LIST = "tests/proxy/threads_alone.tsv"
-# Fences per file whose removal gives no new pair, because a barrier for threads follows the
-# write to shared memory, and another warp issues the load that overwrites the bytes.
+# How many fences of a file can be removed without a new pair, because a barrier for threads
+# follows the write, and another warp issues the load that overwrites the bytes.
 UNSEEN = {"cuda/17_ladder/v8_tma_sm90.cu": 1,
           "cuda/18_hopper/backward/finish_gdn_sm90.cu": 2}
 # The kind of an instruction is the first pattern that matches the instruction's beginning.
@@ -80,8 +80,8 @@ def leaves(s, i):
 
 
 def unfenced_after(s, i):
-    """Returns all writes without a fence after step i. A barrier (SYNCS) removes no
-    write, because the copy engine may still overwrite the written bytes."""
+    """Returns all writes that no fence has followed up to step i. A barrier (SYNCS) removes
+    no write, because the copy engine may still overwrite the written bytes."""
     if s.kind == "FENCES" and not s.conditional:
         return 0
     return s.unfenced | (1 << i if s.kind == "WRITES" else 0)
@@ -224,8 +224,8 @@ def plant(build, known):
                 if why:
                     missed[file] = missed.get(file, 0) + 1
                     print(f"kcp_proxy.py: without the fence of {file}:{at + 1}: {why}")
-    print(f"kcp_proxy.py: {seen} removed fences found, {sum(missed.values())} not, "
-          f"{sum(UNSEEN.values())} of them expected")
+    print(f"kcp_proxy.py: {seen} removals of fences detected, {sum(missed.values())} not, "
+          f"expected {sum(UNSEEN.values())} not")
     return int(missed != UNSEEN or seen == 0)
 
 
@@ -246,7 +246,7 @@ def main():
     with open(LIST, encoding="utf-8") as f:
         known = {"\t".join(line.split("\t")[:4]) for line in f if not line.startswith("#")}
     for pair in sorted(found - known):
-        print("kcp_proxy.py: visible without fence.proxy.async: " + pair)
+        print("kcp_proxy.py: no fence.proxy.async between: " + pair)
     for pair in sorted(known - found):
         print(f"kcp_proxy.py: {LIST}: no kernel has: {pair}")
     if found != known:
