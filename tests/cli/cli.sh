@@ -37,7 +37,7 @@ if "$B/kcp-check" --stage 07 --device | grep -q 'no device'; then
     expect 0 INCOMPLETE --stage 07 --device
     expect 3 INCOMPLETE --stage 07 --device --strict
 fi
-expect 2 '^kcp-check: .*memory' --stage 05 --variant twin \
+expect 2 '^kcp: out of memory' --stage 05 --variant twin \
     --case 'K=1000 V=1000 H=1000 lengths=1000000'
 
 # ---- emitted cases, computed by kcp-run, then judged: correct, wrong and missing outputs
