@@ -27,7 +27,7 @@ $(fuzz_all:%=$B/fuzz_%):
 	@clang $(fuzz_c) -fsanitize=fuzzer $(filter %.c,$^) -lm -lpthread -ldl -o $@
 
 # Writes the files to start from: arrays of every dtype, arrays whose size overflows,
-# calls of stages 01 to 09, and calls that once crashed.
+# calls of all 16 stages, and calls that once crashed.
 huge := {'descr': '<f8', 'fortran_order': False, 'shape':
 $B/corpus: $B/kcp-arrays tests/fuzz.mk
 	@rm -rf $@ && mkdir -p $(fuzz_all:%=$@/%)
@@ -42,7 +42,7 @@ $B/corpus: $B/kcp-arrays tests/fuzz.mk
 	  printf "$(huge) (2305843009213693952, 8, 3), }\n" \
 	  >>$@/npy/wraps.npy
 	@sed 's/False/True /' $@/npy/f8.3,4.npy >$@/npy/fortran.npy
-	@for s in 0 1 2 3 4 5 6 7 8 9; do printf "\\00$$s\000\001\001\003\005\000\377\002\001\000\003\001\000\010\005" \
+	@for s in 00 01 02 03 04 05 06 07 10 11 12 13 14 15 16 17; do printf "\\0$$s\000\001\001\003\005\000\377\002\001\000\003\001\000\010\005" \
 	  >$@/calls/$$s; done
 	@for s in C34yAAIF/fsAfACEBQ== /N7QAQAAAAAAAAAA/wAACAc= ft4KQQBuIwX//wABAAAAAAA= \
 	  TgEAKQE/BABOqakEAKmpFAAAAIAqAw== CwAEKf///////wEI///+/////wAa//8QAyU= \
