@@ -67,7 +67,7 @@ $(error MPICC=$(MPICC): found no MPI compiler, expected mpicc, its path, or none
 endif
 LDLIBS    += $(mpi_libs)
 
-# ---- the rooms -------------------------------------------------------------------------
+# ---- the folders -----------------------------------------------------------------------
 obj      = $(patsubst %.cu,$B/%.cu.o,$(patsubst %.c,$B/%.o,$1))
 ref      := $(wildcard ref/*.c ref/core/*.c)
 base     := $(wildcard ref/base/*.c)
