@@ -13,7 +13,7 @@ for d in /usr/share/texmf/fonts/opentype/public /usr/share/fonts/opentype /usr/s
         [ -f "$d/tex-gyre/texgyrepagella-regular.otf" ] && otf=$d && break
 done
 if [ -z "$otf" ] || ! command -v pyftsubset > /dev/null; then  # .ci/setup installs these
-    echo "book: fonts-texgyre, fonts-texgyre-math, fonttools or python3-brotli is missing (.ci/setup): system fonts are used" >&2
+    echo "book: fonts-texgyre, fonts-texgyre-math or pyftsubset is missing, so pages use system fonts; .ci/setup installs them" >&2
     exit 0
 fi
 mkdir -p "$tmp"

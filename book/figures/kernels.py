@@ -37,9 +37,9 @@ def ladder_coalesce():
 
 @figure(720, 282)
 def ladder_roles():
-    """Draws the cycles that ladder_trace.cu recorded per chunk. For the bytes: their
-    announcement and arrival. For each warpgroup: start and end of its wait, end of w S,
-    end of the update of S, and release of the pipeline stage."""
+    """Draws cycles that ladder_trace.cu recorded. The bar of a copy goes from the
+    announcement of its bytes to their arrival. A warpgroup has two bars per chunk: for
+    w S, and from the end of w S to the release of the pipeline stage."""
     first, last = -6000, 26400
 
     def x(cycle):
@@ -430,7 +430,7 @@ def factors():
 
 @figure(720, 486)
 def parts():
-    """Rows in book/data/ have a name, bytes, ms for these bytes, ..., measured ms. The
+    """The rows of a file have a name, bytes, ms for these bytes, ..., measured ms. The
     floors of whole passes come from the output of book/clusters.c."""
     def x(ms):
         return 172 + ms * 112
@@ -469,7 +469,7 @@ def parts():
     soft(172, 474, "bars, from thin to thick: floor of the pass, own bytes, measured")
 
 
-# Draws which warps work on which chunk or step. Lengths are not to scale.
+# lane draws the line of some warps; doing draws their work as a bar, not to scale.
 def lane(y, name, more=""):
     text(4, y + 12, name)
     soft(4, y + 27, more)
@@ -481,7 +481,7 @@ def doing(y, start, end, ink, what):
 
 
 def roles_of_scan(y):
-    text(4, y, "scan of two kernels: four pipelines, two chunks")
+    text(4, y, "scan kernel of the two-kernel forward: four pipelines, two chunks")
     for p, (name, lag) in enumerate((("Aqk %d", 60), ("qg %d", 60),
                                      ("A beta, kg %d", 30), ("k~ and v %d", 0))):
         lane(y + 12 + 36 * p, "" if p else "4 producer warps")
@@ -555,7 +555,7 @@ PASSES = {"08/v1_stages": ("forward, a thread per column", -10, -17),
 @figure(720, 424)
 def roofline():
     """Line 1 of roofline.tsv has "roof", TB/s and TFLOP/s. Each other line has a name,
-    operations per byte, TFLOP/s. The drawn lines join chapter 17's eight kernels."""
+    operations per byte, TFLOP/s. A line joins the dots of chapter 17's kernels."""
     def x(intensity):
         return 60 + (math.log10(intensity) - 1) * 290
 

@@ -115,7 +115,7 @@ def nesting():
 # ---- 01
 @figure(720, 392)
 def step():
-    """Draws states from the recurrence; larger numbers are darker."""
+    """Draws states from the recurrence; numbers far from 0 are darker."""
     def state(x, y, name):
         text(x + 48, y - 8, name, "middle")
         for i in range(2):
@@ -231,8 +231,8 @@ def squares():
     text(52, 284, "row i", "end")
     text(310, 26, "column j", "middle")
     text(480, 70, "The square of 32:")
-    text(480, 92, "rows 32 to 63 are later than")
-    text(480, 112, "the anchor a, row 32,")
+    text(480, 92, "rows 32 to 63 begin with")
+    text(480, 112, "the anchor a, row 32;")
     text(480, 132, "columns 0 to 31 are earlier.")
     mono(480, 166, "G_i - a  <= 0", "start")
     mono(480, 186, "a - G_j  <= 0", "start")
@@ -265,7 +265,7 @@ def chain():
 
 # ---- 05: how the two tokens of rank 0 change a column of the state (eq. 1.3)
 def two_tokens(column):
-    """Returns column 0 of the state after tokens 0 and 1."""
+    """Applies tokens 0 and 1 to column 0 of a state, and returns this column."""
     for k, v, beta, decay in TOKENS[:2]:
         S = [2 ** d * x for d, x in zip(decay, column)]
         e = v[0] - S[0] * k[0] - S[1] * k[1]
@@ -396,8 +396,8 @@ def plan():
 
 # ---- 07: four forms of the exchange, drawn to scale, measured on four H200s
 class Timelines:
-    """`us` has times in microseconds: of messages (`state`, `map`, `block`, `gather`),
-    map products (`apply`, `compose`), and passes (`sum` computes maps; `main`)."""
+    """`us` has microseconds: for messages `state`, `map`, `block` and `gather`; for map
+    products `apply` and `compose`; for the maps' pass `sum` and the pass `main`."""
     R, BLOCKS = 4, 4
 
     def __init__(self):
@@ -682,8 +682,8 @@ def compress():
 
 
 K, V, C, T = 128, 128, 64, 8192            # KDA with H = HV
-# Arrays that forward can save: name, bytes per token and head. In the modes light,
-# recompute and save-all, as many of the first arrays are saved as the last tuple says.
+# Arrays that forward can save: name, bytes per token and head. The last tuple says how
+# many of the first arrays the modes light, recompute and save-all save.
 FACTORS = (("", 4 * K * V / T), ("", 12), ("Aqk", 2 * C), ("A", 2 * C), ("q", 2 * K),
            ("k", 2 * K), ("G", 4 * K), ("w", 2 * K), ("qg", 2 * K), ("kg", 2 * K),
            ("u", 2 * V), ("v_new", 2 * V), ("h", 2 * K * V / C)), (4, 6, 13)

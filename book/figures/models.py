@@ -249,11 +249,11 @@ def errata():
 
 @figure(720, 194)
 def visible():
-    """Fills a cell if the judge fails the mistake of a column (a row of the errata) in
-    the case of a line. Row 7, four ranks, a chunk each: kcp-check --stage 08 --variant
-    mutant_decay_first --case 'live kda H=1 HV=1 K=16 V=12 C=16 l2norm beta=sigmoid h0
-    R=4 lengths=64'. Other lines have another R or lengths. Rows 8 and 17 to 19 are
-    mutant_dS_decayed, in_order, own_M and outward of stage 13, with dht in the case."""
+    """Fills a cell if the judge rejects the mutant of an errata row in a case. Row 7 on
+    four ranks, a chunk each: kcp-check --stage 08 --variant mutant_decay_first --case
+    'live kda H=1 HV=1 K=16 V=12 C=16 l2norm beta=sigmoid h0 R=4 lengths=64'. Other
+    cases change R or lengths. Rows 8, 17, 18, 19: mutant_dS_decayed, mutant_in_order,
+    mutant_own_M and mutant_outward of stage 13, whose cases also have dht."""
     rows = 7, 8, 17, 18, 19
     for e, row in enumerate(rows):
         text(310 + 80 * e, 24, "row %d" % row, "middle")
@@ -301,7 +301,7 @@ def log():
         if ratio > 1.6:
             text(x + 9, y + (12 if y < f.y0 + 30 else 4), what[:39])
     soft((f.x0 + f.x1) / 2, f.y1 + 20,
-         "rows of the tables that have both times, in the same order", "middle")
+         "table rows with predicted and measured time, in the tables' order", "middle")
     for x, ink, name in ((f.x0 + 12, "a", "one gate per channel (KDA)"),
                          (f.x0 + 212, "b", "one gate per head (GDN)")):
         rect(x, f.y1 + 32, 10, 10, "fill:var(--%s)" % ink)

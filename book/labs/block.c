@@ -8,8 +8,8 @@
  *   lanes read distant addresses.
  * - Variant "ahead": while a chunk is multiplied, the copies of the next two chunks
  *   must be in flight (fewer if fewer chunks remain). A chunk has four copies.
- * - Variant "products": per chunk and 64 columns, w S must take K / 16 wgmma (one per
- *   16 rows of S), and the update of S must take four.
+ * - Variant "products": per chunk, head and 64 columns, the product w S must take
+ *   K / 16 wgmma (one per 16 rows of S), and the update of S must take four.
  */
 #define block_load plain_load
 #define block_chunk plain_chunk
@@ -53,7 +53,7 @@ void block_commit(struct block_copies *q)
     plain_commit(q);
 }
 
-/* Returns the number of chunks after the chunk that begins at token t. */
+/* Returns how many chunks of the sequence follow the chunk that begins at token t. */
 static int64_t chunks_after(const struct kcp_ladder *a, int64_t t)
 {
     const int *cu = a->cu;
@@ -96,8 +96,8 @@ static int ahead(void *args)
     queue = NULL;
     const int status = lab_17_stages_lab.run(args);
     if (!status && late)
-        return failed("expected four copies in flight per chunk of the next two,"
-                      " found another number during %d chunks", late);
+        return failed("expected four copies in flight for each of the next two"
+                      " chunks, found another number during %d chunks", late);
     return status;
 }
 

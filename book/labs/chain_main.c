@@ -1,4 +1,4 @@
-/* chain_main.c -- runs a student's exchange algorithm on threads; checks every bit.
+/* chain_main.c -- runs a student's exchange algorithm on threads; checks every state.
  *
  * Book: chapter 07, labs/STAFF.md.  Used by: make grade LAB=07c, 07g, 07s.
  * Next: plan_main.c.
@@ -229,7 +229,7 @@ static int wrong(const struct trial *t, const struct found *f, char *why, size_t
 
 static int chain_bad(const char *found, const char *expected)
 {
-    fprintf(stderr, "kcp-lab-check: exchange: found '%s', expected %s\n", found,
+    fprintf(stderr, "kcp-lab-check: found argument '%s', expected %s\n", found,
             expected);
     return 2;
 }
@@ -245,7 +245,7 @@ int chain_main(int argc, char **argv)
         return chain_bad(object, "./lab.so");
     while (row < ROWS && strcmp(name, row_name[row])) row++;
     if (row == ROWS)
-        return chain_bad(name, "line, back, cuts, owners, bytes or refuses");
+        return chain_bad(name, "row line, back, cuts, owners, bytes or refuses");
     struct trial *t = malloc(sizeof *t);
     struct found *f = malloc(sizeof *f);
     for (int i = 0; i < TRIALS && !failed; i++) {

@@ -100,7 +100,7 @@ def main(kind, description):
     p.add_argument("--steps", type=int, default=8)
     p.add_argument("--cp", type=int, default=0, help="ranks per sequence; 0: all")
     p.add_argument("--lengths", type=int, nargs="+", default=[61, 130, 17, 48],
-                   help="bytes of the sequences of a batch")
+                   help="number of bytes of each sequence of a batch")
     p.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     o = p.parse_args()
     R, r = int(os.environ.get("WORLD_SIZE", 1)), int(os.environ.get("RANK", 0))
@@ -116,7 +116,7 @@ def main(kind, description):
         p.error("--device: found no GPU, expected one that PyTorch sees")
     text, tokens = bytes_of(p, o.text), sum(o.lengths)
     if len(text) < tokens + 2:
-        p.error(f"--text: found {len(text)} bytes, expected {tokens + 2}")
+        p.error(f"--text: found {len(text)} bytes, expected {tokens + 2} or more")
     device = torch.device(o.device, int(os.environ.get("LOCAL_RANK", 0)) if cuda else 0)
     if cuda:
         torch.cuda.set_device(device)

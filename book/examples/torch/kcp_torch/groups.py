@@ -1,5 +1,5 @@
-"""groups.py -- makes the library's ranks (struct kcp_comm) from a process group;
-defines the CP context.
+"""groups.py -- makes struct kcp_comm, the library's communicator, from a process group;
+defines the context of context parallelism (CP).
 
 Book: chapter 20.  Checked by: tests/cli/torch.sh.  Next: chunk.py.
 
@@ -149,8 +149,8 @@ class NcclComm:
         return pointer() or None
 
     def _ours(self, group, device):
-        warnings.warn("kcp_torch: found no NCCL communicator of the group, expected"
-                      " backend nccl and PyTorch 2.5: kcp_torch creates a communicator")
+        warnings.warn("kcp_torch: PyTorch gives no NCCL communicator of this group, so"
+                      " kcp_torch creates one (backend nccl of PyTorch 2.5+ gives it)")
         nccl, which, at = C.CDLL("libnccl.so.2"), NcclId(), C.c_void_p()
         nccl.ncclCommInitRank.argtypes = [C.c_void_p, I, NcclId, I]
         bad = dist.get_rank(group) == 0 and nccl.ncclGetUniqueId(C.byref(which))
@@ -192,8 +192,8 @@ _caches = []
 
 
 class Cache(dict):
-    """Prepared calls by their arguments. Prepared calls may refer to groups, so
-    release() empties every cache."""
+    """Maps the arguments of calls to prepared calls. Prepared calls may refer to
+    groups, so release() empties every cache."""
 
     def __init__(self):
         super().__init__()
@@ -206,7 +206,7 @@ class Cache(dict):
 
 
 def era():
-    """Returns how often release() ran. It frees communicators of prepared calls."""
+    """Returns how often release() ran. Each run makes older prepared calls invalid."""
     return _era
 
 
@@ -305,14 +305,14 @@ def whole_graph():
 
 
 def whole(cu, name="cu_seqlens"):
-    """Returns cu as a tuple of 64-bit integers. Raises an error for other numbers."""
+    """Returns cu as a tuple of integers below 2^62, or raises ValueError."""
     try:
         cu = tuple(map(operator.index, cu))
     except TypeError:
         raise ValueError(f"{name}: found {cu!r:.60}, expected whole numbers") from None
     for x in cu:              # torch.compile cannot trace max() with a default
         if abs(x) >= 2 ** 62:                        # int64_t in the library
-            raise ValueError(f"{name}: found {x}, expected less than 2^62")
+            raise ValueError(f"{name}: found {x}, expected -2^62 < x < 2^62")
     return cu
 
 
@@ -364,9 +364,9 @@ def build_cp_context(cu_seqlens: Union[Sequence[int], torch.Tensor],
     - `cu_seqlens` [N + 1]: the first token of each sequence of the whole batch, and the
       number of all tokens.
     - `group`: a process group with this rank; None: the default group.
-    - `conv1d_kernel_size`: checked but not used; each convolution has its own W.
-    - `cuts` [R + 1]: rank r has tokens cuts[r] to cuts[r + 1] - 1. `None` means that
-      cuts[r] is r T / R, rounded down.
+    - `conv1d_kernel_size`: only checked; a convolution uses the size of its `weight`.
+    - `cuts` [R + 1]: rank r of R has tokens cuts[r] to cuts[r + 1] - 1. `None` means
+      that cuts[r] is r T / R, rounded down, where T is the number of all tokens.
 
     Returns a `CPContext`. Raises ValueError for a wrong argument, with the value found
     and the value expected.
@@ -383,6 +383,6 @@ def build_cp_context(cu_seqlens: Union[Sequence[int], torch.Tensor],
     if conv1d_kernel_size is not None and not (
             isinstance(conv1d_kernel_size, int) and 0 <= conv1d_kernel_size < 2 ** 31):
         raise ValueError(f"conv1d_kernel_size: found {conv1d_kernel_size!r}, expected"
-                         " a whole number, less than 2^31")
+                         " a whole number from 0 to 2^31 - 1")
     return CPContext(cu, group, conv1d_kernel_size,
                      None if cuts is None else whole(cuts, "cuts"))

@@ -35,7 +35,7 @@ def _load():
 
 lib = _load()
 if not hasattr(lib, "kcp_struct_member"):
-    raise ImportError("libkcp.so: found no kcp_struct_member, expected version 2.0.0")
+    raise ImportError("libkcp.so: found no kcp_struct_member, expected 2.0.0 or newer")
 for _name in ("kcp_layer_saved", "kcp_layer_forward_work", "kcp_layer_backward_work",
               "kcp_layer_conv_work", "kcp_struct_size"):
     getattr(lib, _name).restype = C.c_size_t
@@ -148,7 +148,7 @@ def plan_of(cu, R, r, chunk, window=0, cuts=None):
 
 
 class Layer:
-    """A struct kcp_layer: references on a CPU, or kernels for one type on a GPU."""
+    """A struct kcp_layer: reference functions (CPU), or kernels for one type (GPU)."""
 
     def __init__(self, cuda, storage):
         self.at = C.create_string_buffer(size("kcp_layer"))
