@@ -203,7 +203,7 @@ def measured():
     for stage, variant, name, ink in (
             ("13_backward", "v4_scans_finish", "backward", "b"),
             ("08_forward", "v3_prepare_scan", "forward", "a")):
-        run = "2026-11-27e-74861bfd-4gpu", stage
+        run = "2026-11-27l-aba2e8e8-4gpu", stage
         ours = [(R, best(*run, variant, "kda", "131072", "32", "%d" % R))
                 for R in (1, 2, 4)]
         for R, ms in ours:
@@ -230,7 +230,7 @@ def measured():
              ("FLA", "fla_gdn"))):
         text(430, y + 12, title)
         y += 18
-        times = [(name, best("2026-11-27d-51677d3b-1gpu", stage, variant, model, T, H,
+        times = [(name, best("2026-11-27m-aba2e8e8-1gpu", stage, variant, model, T, H,
                              "1")) for name, variant in bars]
         for name, ms in times:
             times_ours = ms / times[0][1]
