@@ -1,7 +1,7 @@
 /* bits.c -- checks that no output bit depends on other sequences or the rank count.
  *
- * Book: chapters 06, 08, 13, 15, 16.  Checked by: itself: a NaN sequence must have NaN
- * outputs.  Next: ../08_forward/graph.c.
+ * Book: chapters 06, 08, 13, 15, 16.  Checked by: itself: NaN in an input must
+ * reach an output.  Next: ../08_forward/graph.c.
  *
  * The check `alone` fills one sequence with NaN and requires that no bit of the other
  * sequences' outputs changes. The rows after a partial chunk belong to the next
@@ -158,8 +158,8 @@ static int alone_pass(struct kcp_report *rep, const struct kcp_variant *v,
 /* ---- two runs on equal inputs */
 
 /* Requires that runs x and `to` have equal output bits. Run `to` has one rank, or as
- * many as run x. If two runs on a GPU differ in option `save`, skips the outputs of the
- * forward that stage 13 runs first, because the forwards may be different kernels. */
+ * many as run x. If the runs are on a GPU and differ in option `save`, skips outputs of
+ * the forward that stage 13 runs first, because `save` may select another kernel. */
 static void compare(struct kcp_report *rep, const struct trial *x,
                     const struct trial *to, const char *words)
 {

@@ -1,7 +1,7 @@
 /* judge.h -- the interfaces of the judge: cases, numbers, ranks, trials, reports.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_trials.c.
- * Next: core.c, which walks stages, variants and cases.
+ * Next: core.c, which judges stages, variants and cases.
  *
  * The judge finds a variant's inputs and outputs by name in the stage's field table, so
  * a new variant needs no new code here. */
@@ -189,10 +189,10 @@ int    is_wrong(const struct worst *w);         /* 1: the error exceeds the limi
 void   worst_text(const struct worst *w, int has_rank, char *text, size_t n);
 
 /* ---- memory (memory.c; a GPU's: cuda/host/memory.cu) */
-/* fenced_unwritten_soon allocates memory between two fences and sets all bits to 1,
- * which is NaN in every storage type. The function may return before the bits are set;
- * the next sync waits until they are. fenced_free returns NULL if the fences are
- * intact, else the name of the overwritten fence, "before" or "past". */
+/* fenced_unwritten_soon allocates memory between two fences and starts to set all bits
+ * (with --bare, only the fences' bits) to 1, which is NaN in every storage type. The
+ * next sync waits until the bits are set. fenced_free returns NULL if the fences are
+ * intact, else the beginning of an error message, e.g. "wrote past". */
 void *fenced_unwritten_soon(const struct memory *m, size_t n);
 const char *fenced_free(const struct memory *m, void *p, size_t n);
 extern const struct memory host_memory;

@@ -1,7 +1,7 @@
 /* lists.c -- lists a variant's cases: random, fixed (anchors), one for each path.
  *
  * Book: CONTRIBUTING.md, "How the judge works", and chapter 08, "Paths". Checked by:
- * tests/judge/self_cases.c.  Next: core.c, which walks them.
+ * tests/judge/self_cases.c.  Next: core.c, which judges variants on them.
  *
  * A path is a row of table ref/core/paths.def: a kernel and its condition. Random cases
  * reach rows by chance. If no case of a kernel's list reaches a row, further cases are
@@ -134,7 +134,7 @@ static struct kcase *cases_for_paths(const struct kcp_stage *s, const char *kern
     return list;
 }
 
-/* Puts the last `few` cases after case 0, for kernels that do not support case 0. */
+/* Moves the last `few` cases directly after case 0, for the reason in anchors.def. */
 static void put_second(struct kcase *list, int n, int few)
 {
     struct kcase last[FIRST_WIDE];

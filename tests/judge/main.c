@@ -42,8 +42,8 @@ static void print_usage(void)
            "Judges the variants of every stage against the references.\n\n");
     options_print(rows, texts, sizeof rows / sizeof *rows);
     printf("\nDefaults are in parentheses. An option given twice has its last value.\n"
-           "exit status: 0 passed, 1 a failure or nothing ran, 2 usage error,\n"
-           "             3 skips or n/a under --strict\n");
+           "exit status: 0 passed, 1 something failed or nothing ran, 2 usage error,\n"
+           "             3 with --strict: something was skipped or n/a\n");
 }
 
 static const struct option_table table = {
@@ -91,7 +91,6 @@ static int read_values(struct command *x)
     return 0;
 }
 
-/* Values of options that are not given. */
 static const struct command usual = { .seed = 1, .exchange = -1, .repeats = -1,
                                       .limit = -1 };
 
@@ -150,10 +149,10 @@ static int combine(const struct command *x)
         return 2;
     }
     if ((ways && x->words && !x->emit) || (x->words && !o->stage))
-        return needs("--case", "--stage, not --list or --paths");
-    if (ways && x->reference) return needs("--reference", "--stage, not --list");
+        return needs("--case", "--stage, and --emit or a run that judges variants");
+    if (ways && x->reference) return needs("--reference", "a run that judges variants");
     if (ways && !x->list && o->variant)
-        return needs("--variant", "no --emit, --foreign or --exchange");
+        return needs("--variant", "--list or a run that judges variants");
     if (ways && x->repeats >= 0) return needs("--repeats", "variants to judge");
     if (o->storage && !x->emit) return needs("--storage", "--emit");
     if (o->small && !x->emit) return needs("--small", "--emit");
@@ -163,7 +162,7 @@ static int combine(const struct command *x)
     return 0;
 }
 
-/* Prints an error and returns 2 if o excludes the case's model or R, else returns 0. */
+/* Prints an error and returns 2 if o's stage or ranks exclude case k, else 0. */
 static int case_fits(const struct kcase *k, const struct options *o)
 {
     const struct kcp_stage *s = stage_find(o->stage);
@@ -222,7 +221,7 @@ static int set_reference(struct command *x)
     if (!v) return 2;
     if (s->ranks || !x->o.stage || s != stage_find(x->o.stage))
         return bad("--reference", v->stage,
-                   "the stage in --stage, which must have one rank");
+                   "the stage of --stage, which must run on one rank");
     x->o.reference = v;
     return 0;
 }

@@ -36,8 +36,8 @@ const struct memory host_memory = { "host", host_alloc, free, host_copy, host_sy
                                     host_fill, NULL, NULL, host_fill, host_copy,
                                     host_copy_ends, 0 };
 
-/* Makes the process keep freed pages, because all trials allocate similar sizes. Half
- * of all page faults came from returning freed pages to the system. */
+/* Makes the process keep freed pages, because all trials allocate similar sizes.
+ * Otherwise, returning freed pages to the system causes half of all page faults. */
 void memory_settle(void)
 {
 #ifdef M_TRIM_THRESHOLD
@@ -67,10 +67,10 @@ const char *fenced_free(const struct memory *m, void *p, size_t n)
     if (!p) return NULL;
     char *base = (char *)p - fence_bytes;
     if (fence_bytes && m->copy_ends(found, base, fence_bytes, fence_bytes + n))
-        broken = "could not be read";
+        broken = "could not read the fences of";
     for (size_t i = 0; i < fence_bytes && !broken; i++) {
-        if (found[i] != 0xff) broken = "before";
-        if (found[fence_bytes + i] != 0xff) broken = "past";
+        if (found[i] != 0xff) broken = "wrote before";
+        if (found[fence_bytes + i] != 0xff) broken = "wrote past";
     }
     m->free(base);
     return broken;
@@ -79,9 +79,8 @@ const char *fenced_free(const struct memory *m, void *p, size_t n)
 /* ---- bytes that a run left in its workspace, copied to later workspaces
  *
  * Two copies are kept per rank: of the last workspace, and of the latest workspace of
- * another size. If a variant marks its workspace as prepared, it then finds its mark in
- * a workspace of the wrong size, and gives wrong results. A copy is on the same device
- * as its workspace. */
+ * another size. A variant that marks its workspace as prepared then finds the mark in a
+ * workspace of another size, and gives wrong results. */
 struct leftover {
     char *bytes;
     size_t n, of_bytes;                    /* bytes copied; workspace's size */

@@ -1,7 +1,7 @@
 /* outputs.c -- compares the outputs of one build with the outputs of another build.
  *
- * Book: CONTRIBUTING.md, "Mutation testing".  Checked by: tests/cli/lies.sh.
- * Next: ../mutate.sh, which compares outputs after each mistake it makes in a source.
+ * Book: CONTRIBUTING.md, "Mutation testing".  Checked by: make mutate, which runs it.
+ * Next: ../mutate.sh, which makes a mistake in a source file and compares the outputs.
  *
  * The judge compares variants with references of the same build, so a mistake in code
  * that variants and references share goes unnoticed. Therefore one build writes the
@@ -61,7 +61,7 @@ static int transfer(struct outputs *w, const void *data, void *before, size_t n)
     return w->compare ? fread(before, 1, n, w->f) == n : fwrite(data, 1, n, w->f) == n;
 }
 
-/* Writes or compares the outputs of a rank. Returns 0 if sizes in the file differ. */
+/* Writes or compares a rank's outputs. Returns 0 if a transfer or a size is wrong. */
 static int each_rank(struct outputs *w, const struct trial *t,
                      const struct rank_args *s, const struct head *h)
 {
@@ -74,7 +74,7 @@ static int each_rank(struct outputs *w, const struct trial *t,
         double *got = numbers_of(o, o->image), *before = alloc_or_exit(bytes + 8);
         good = transfer(w, &o->n, &n, sizeof n) && n == o->n &&
                transfer(w, got, before, bytes);
-        if (!good) moved(w, INFINITY, "an output has another size");
+        if (!good) moved(w, INFINITY, "an output's size differs, or the file ended");
         else if (w->compare) compare(w, t, s, o, h, got, before);
         free(got);
         free(before);
@@ -165,7 +165,7 @@ static int outputs_all(struct outputs *w, const struct options *o)
 
 static int unopened(const char *path)
 {
-    fprintf(stderr, "kcp-check: %s: cannot open this file of --keep outputs\n", path);
+    fprintf(stderr, "kcp-check: %s: cannot open file of --keep or --against\n", path);
     return 2;
 }
 

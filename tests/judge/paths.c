@@ -32,9 +32,9 @@ static int add_taken(const struct kcp_query *q, const struct kcp_path **out, int
     return n;
 }
 
-/* A forward runs before each backward: for even ids (returns 1) the forward that the
- * table of paths selects, for odd ids (returns 0) the forward with the backward's name.
- * Both are tested because users may call either. */
+/* A forward runs before each backward. On a GPU, even ids use the forward that the
+ * table of paths selects (returns 1), and odd ids the forward with the backward's name
+ * (returns 0). Both are tested because users may call either. */
 static int is_layer_of_all(int id) { return id % 2 == 0; }
 
 const struct kcp_variant *paths_forward_before(const struct kcp_variant *back,
@@ -203,8 +203,8 @@ const struct listed *paths_list(const char *stage, const char *kernel,
     return l;
 }
 
-/* Prints those of a stage's cases for `kernel` that reach row p of the table of paths,
- * e.g. "08/3,08/7". Returns the number of cases printed so far. */
+/* Prints the cases in the list of `kernel` that reach row p of the table of paths, e.g.
+ * "08/3,08/7". Returns the number of cases printed so far. */
 static int print_cases_of(const struct kcp_path *p, const char *stage,
                           const char *kernel, const struct kcp_device *d,
                           const struct options *o, char *printed, int found)

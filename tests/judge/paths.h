@@ -48,7 +48,7 @@ int paths_judged_by(const struct kcp_path *p, const char *stage);
  * that reads the row's saved block, preferably one with all sizes of the row. */
 const char *paths_reached_by(const struct kcp_path *p, const char *stage);
 /* paths_were_judged records the paths of a case that passed. At the end of a stage
- * paths_close reports one failure per path that could run here but was not judged, and
+ * paths_close reports one failure per path that can run here but was not judged, and
  * one skip for all paths that cannot run here. With --variant or --case, paths_close
  * only prints how many of the paths that can run here were not judged. */
 void paths_were_judged(const struct kcp_stage *s, const struct kcp_variant *v,

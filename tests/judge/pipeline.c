@@ -110,9 +110,9 @@ static void fill_ladder(struct tensor_set *b, const struct kcp_call *c,
 }
 
 /* Runs chapters 02, 03, 04, 05, 09, 11, 10, then 02 backward, on the segments of one
- * rank. Stops before stage `end` (04 if `end` is 17) in this pass, or runs all if `end`
- * is NULL. If the case's part is KCP_REVERSE, also runs `end`. If `after` is not NULL,
- * calls `after` after each stage. */
+ * rank. Stops before pass `pass` of stage `end` (04 if `end` is 17), or runs all if
+ * `end` is NULL. If the case's part is KCP_REVERSE, also runs `end`. If `after` is not
+ * NULL, calls `after` after each stage. */
 static int chunk_stages(struct tensor_set *b, const struct kcase *k,
                         const struct kcp_stage *end, enum kcp_pass pass,
                         void (*after)(struct tensor_set *, const struct kcase *,

@@ -1,4 +1,4 @@
-/* plants.c -- plants: variants with one mistake each, e.g. in an array's bounds.
+/* plants.c -- plants: variants with one mistake, e.g. in an array's bounds, or none.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: self_trials.c.
  * Next: self_trials.c, which judges each row of the table at the end. */
@@ -64,7 +64,7 @@ static int reads_number(void *args)
     return status;
 }
 
-/* Gives a field (only its last head if `at` is 1) an error of `by` times the limit. */
+/* Gives a field, or only its last head if `at` is not 0, an error of `by` limits. */
 static int scales(void *args)
 {
     int64_t n, heads, width;
@@ -106,7 +106,7 @@ static int scales_pass(void *args)
     return status;
 }
 
-/* Gives chunk 1 an error of 30 times the limit, and chunk 3 of 3000 times the limit. */
+/* Gives chunk 1 an error of 30 limits, and chunk 3 an error of 3000 limits. */
 static int scales_chunks(void *args)
 {
     struct kcp_chunk *a = args;
@@ -224,7 +224,7 @@ static int marks_work(void *args)
     return status;
 }
 
-/* Returns a wrong o if an earlier call of the same size used the same workspace. */
+/* Returns a wrong o if the workspace has the mark of an earlier call of the same T. */
 static int marks_own_work(void *args)
 {
     struct kcp_chunk *a = args;
@@ -340,10 +340,10 @@ static int forward_moves_ht(struct kcp_forward *a)
 #define FAR .memory = FAR_ONLY
 #define PLAIN .at = 0
 
-/* The plants and the words that their verdicts must contain: "ok,", "marginal", "n/a";
- * "o wrong in head 1" or "NaN in o", with prefix "forward " for the forward that runs
- * before stage 13; or an error message of the judge. If the cases begin with "bf16: ",
- * the limits of bf16 apply. */
+/* The plants. A plant's verdict must contain the words in the fifth column: "ok,",
+ * "marginal" or "n/a"; for a wrong output e.g. "o wrong in head 1" or "NaN in o", or
+ * "forward o" if the forward before stage 13 wrote the output; or an error message of
+ * the judge. If the cases begin with "bf16: ", the limits of bf16 apply. */
 const struct plant plants[] = {
     { "honest", "04", reference, NULL, "ok,", PLAIN },
     { "one_nan", "04", puts_number, NULL, "NaN in o", IN("o", 0, NAN) },

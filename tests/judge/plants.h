@@ -1,10 +1,10 @@
-/* plants.h -- variants with planted mistakes, which the judge must reject.
+/* plants.h -- plants: variants whose verdicts are known, as tests of the judge.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: self_trials.c,
  * self_lists.c.  Next: plants.c.
  *
- * A plant is a variant with one mistake. self_trials.c judges each plant of table
- * `plants` on its row's cases, and compares the verdict with the expected words.
+ * Most plants have one mistake, and a few are correct. self_trials.c judges each plant
+ * of table `plants` on its row's cases, and compares the verdict with the row's words.
  * self_lists.c has other plants, which the judge's lists of cases must reject. */
 #ifndef KCP_PLANTS_H
 #define KCP_PLANTS_H

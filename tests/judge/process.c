@@ -78,7 +78,7 @@ static void describe_end(int status, char *why, size_t n)
                   WEXITSTATUS(status));
 }
 
-/* Kills all processes that remain in the group of process pid. Returns the exit status
+/* Kills all processes that remain in the group of process pid. Returns the wait status
  * of process pid, even if the process ended before this call. */
 static int end_group(pid_t pid)
 {

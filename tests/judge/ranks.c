@@ -120,8 +120,8 @@ static void lost(void)
     int rank = -1;
     if (gpu) gpu->lost(gpu, &rank, why, sizeof why);
     host->lost(host, &rank, why, sizeof why);
-    fprintf(stderr, "kcp-check: rank %d of %d: in %s: rank %d: %s\n", host->r, host->R,
-            doing, rank, why);
+    fprintf(stderr, "kcp-check: rank %d of %d: in %s: error on rank %d: %s\n", host->r,
+            host->R, doing, rank, why);
     host->fail(host, KCP_COMM, why);
     _Exit(kcp_mpi_end(1));
 }

@@ -92,8 +92,8 @@ static int ranks_crossed(const struct kcp_plan *p)
     return most;
 }
 
-/* Returns 1 if a sequence spans at least four ranks (with `wide`, three ranks with at
- * least four chunks each) and at least 1e-2 of its state reaches the last of them. */
+/* Returns 1 if over 1e-2 of a sequence's state reaches a fourth rank or, with `wide`
+ * (tensor-core sizes), a third rank in a case with at least four chunks per rank. */
 static int is_alive(const struct kcp_stage *s, const struct kcase *k, int wide)
 {
     const struct kcp_stage *forward = is(s, "13") ? stage_find("08") : s;
@@ -145,8 +145,8 @@ static int crosses(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_00_crosses) = { "00_judge", "crosses",
-    "each form and model has a case whose state reaches the fourth rank, and each "
-    "tensor-core size a case whose state reaches the third rank", crosses };
+    "each form and model has a case whose state reaches the fourth rank; each model "
+    "and tensor-core size has a case whose state reaches the third rank", crosses };
 
 /* ---- each path has a case, on the type of GPU in bench/results */
 static int reaches(const struct kcp_path *p, const struct listed *l, int n, int again)
@@ -282,7 +282,7 @@ static int alive_by_hand(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_00_alive_by_hand) = { "00_judge", "alive_by_hand",
-    "in three known cases the computed share of the state that is left is right",
+    "in three known cases the computed share of the state that is left is correct",
     alive_by_hand };
 
 /* ---- relative change of expected outputs when inputs are rounded once more */

@@ -155,7 +155,7 @@ KCP_CHECK(check_00_limits) = { "00_judge", "limits",
     "slices of known numbers get the expected errors and limits",
     limits };
 
-/* ---- an n/a that the variant's record excludes must be a failure */
+/* ---- n/a must be a failure if the variant's record (kcp_variant) promises a result */
 static int promises(struct kcp_report *rep)
 {
     static const struct { const char *shapes; struct verdict of; enum outcome is; }

@@ -343,10 +343,11 @@ static int lists(struct kcp_report *rep)
         struct kcase *list = list_of(x, &n);
         for (int j = 0; j < (each ? 10 : 1); j++) {
             if (each && (x->takes == on_small_ranks) != (sizes[j].K == 8)) continue;
-            EXPECT(rep, is_rejected(x, list, n, each ? &sizes[j] : NULL), "%s %s, %s "
-                   "K=%d V=%d: none of %d cases rejects it", x->stage, x->name,
-                   each ? model_name[sizes[j].model] : "any", sizes[j].K, sizes[j].V,
-                   n);
+            char of[60] = "";
+            if (each) snprintf(of, sizeof of, ", %s K=%d V=%d",
+                               model_name[sizes[j].model], sizes[j].K, sizes[j].V);
+            EXPECT(rep, is_rejected(x, list, n, each ? &sizes[j] : NULL),
+                   "%s %s%s: no case rejects it", x->stage, x->name, of);
         }
         free(list);
     }

@@ -1,4 +1,4 @@
-/* self_trials.c -- tests that each plant (a wrong variant) gets the right verdict.
+/* self_trials.c -- tests that each plant (see plants.h) gets the expected verdict.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: itself.
  * Next: self_lists.c.
@@ -86,8 +86,8 @@ static int far(struct kcp_report *rep)
 }
 
 KCP_CHECK(check_00_plants) = { "00_judge", "plants",
-    "each plant (a variant with one mistake in values, bounds, workspaces or messages) "
-    "gets the expected verdict", on_host };
+    "each plant (a variant, most with a mistake in values, bounds, workspaces or "
+    "messages) gets the expected verdict", on_host };
 KCP_CHECK(check_00_plants_far) = { "00_judge", "plants_far",
     "each plant gets the expected verdict if all arrays of a rank are in one "
     "allocation, as on a GPU", far };

@@ -49,12 +49,12 @@ void trial_free(struct trial *t)
     t->plan = NULL;
 }
 
-/* Frees p, and reports in s->why if the variant wrote outside of p. */
+/* Frees p. If the variant wrote outside of p, sets s->why to an error message. */
 static void free_fenced(struct rank_args *s, void *p, size_t bytes, const char *what)
 {
     const char *broken = fenced_free(s->mem, p, bytes);
     if (broken && !s->why[0])
-        snprintf(s->why, sizeof s->why, "wrote %s %s", broken, what);
+        snprintf(s->why, sizeof s->why, "%s %s", broken, what);
 }
 
 /* Returns the size of the block that forward saves for backward: in the format that
@@ -98,9 +98,9 @@ const char *forward_prefix(const struct kcp_field *f)
 int (*trial_forward)(struct kcp_forward *) = ref_forward;
 
 /* Runs a forward before backward v: the forward that writes the block format of v (see
- * paths.c), or the reference. The reference also runs before a mutant and its twin (the
- * same code without the mistake), because their forwards save nothing. The forward's o
- * and ht are outputs of the trial. */
+ * paths.c) or, for a host variant without such a forward, the reference. The reference
+ * also runs before a mutant and its twin (the same code without the mistake), because
+ * their forwards save nothing. The forward's o and ht are outputs of the trial. */
 static int run_forward(struct rank_args *s, const struct kcp_variant *v)
 {
     const struct kcp_stage *back = stage_find("13_backward");

@@ -44,8 +44,8 @@ void *image_alloc(size_t n);
 void image_free(void *p);
 
 /* Content of a workspace before a run (memory.c): NaN, the last run's bytes, or the
- * bytes of the last run with another workspace size (without such a run, the last run's
- * bytes). */
+ * bytes of the last run whose workspace had another size. If no such run exists, the
+ * last run's bytes replace them. */
 enum leftovers { LEFT_NONE, LEFT_BY_LAST, LEFT_OTHER_SIZE };
 void leftovers_keep(const struct rank_args *s, const void *work, size_t bytes);
 int  leftovers_fill(const struct rank_args *s, void *work, size_t bytes,
@@ -99,16 +99,16 @@ struct slice slice_of(const struct trial *t, const struct rank_args *s,
                       const double *got, const double *want, const struct tensor *all);
 /* Converts an image to an array of double, which the caller frees. */
 double *numbers_of(const struct buffer *o, const char *image);
-/* Returns the i-th field of a trial: the stage's fields, then NULL. Stage 13 also
- * has the outputs o and ht of the forward that runs first; their pointers follow
- * 13's arguments. */
+/* Returns the i-th field of a trial, or NULL after the last field: the stage's fields
+ * and, for stage 13, outputs o and ht of the forward that runs first. Pointers to o and
+ * ht follow 13's arguments. */
 const struct kcp_field *trial_field(const struct kcp_stage *s, int i);
 const struct kcp_stage *stage_of_field(const struct kcp_stage *s,
                                        const struct kcp_field *f);
 /* Returns "forward's " for outputs of the forward that stage 13 runs first, else "". */
 const char *forward_prefix(const struct kcp_field *f);
 enum { BEHIND_ARGS = 64 };                    /* bytes for the forward's pointers */
-/* The forward that runs before 13 if no variant's forward supports the case: the
+/* The forward that runs before 13 if no variant's forward does (see trial.c): the
  * reference, unless self_trials.c sets another function. */
 extern int (*trial_forward)(struct kcp_forward *);
 
@@ -148,9 +148,9 @@ int64_t buffer_other_bytes(const struct buffer *o, const struct buffer *to,
 void trial_free(struct trial *t);
 /* Returns 1 if the field has one row per token ("T"), sequence ("N"), ... */
 int  has_row_per(const struct kcp_field *f, const char *letter);
-/* bits.c: checks that canonical segments give equal bits on every number of ranks, or
- * that a NaN sequence changes no bit of other sequences. Returns KCP_NA if the stage
- * has no such check. */
+/* bits.c: checks that segments cut at fixed tokens give equal bits on every number of
+ * ranks (if is_canonical is 1), or that a NaN sequence changes no bit of the other
+ * sequences (if 0). Returns KCP_NA if the stage has no such check. */
 int  bits_of_variant(struct kcp_report *rep, const struct kcp_variant *v,
                      int is_canonical);
 /* Runs the reference of a stage, cut into canonical segments, on 1 to 8 ranks, and

@@ -95,7 +95,7 @@ static void judge_rank(const struct trial *t, const struct rank_args *s,
 
 /* Finds the worst error of all ranks, relative to its limit, first with plain limits.
  * If this error is between the plain and the largest raised limit, repeats with raised
- * limits, which need the effect of one more rounding, which is slow to compute. */
+ * limits. Plain limits come first because raised limits are slow to compute. */
 static void judge_ranks(const struct trial *t, enum kcp_storage judged, struct worst *w)
 {
     for (int is_plain = 1; is_plain >= 0; is_plain--) {
@@ -155,11 +155,11 @@ static int is_first(const struct trial *t, const struct kcase *k)
     return !list_run.ran[pass]++;
 }
 
-/* Returns how often to repeat a case. In each pass, the first case that a variant
- * supports is repeated fifty times. A case with large states (only with --case) is
- * repeated only four times, because fifty runs of a reference would take a minute. The
- * first three cases of each list, and one case per path (lists.c), are repeated once.
- * Repeats detect errors that are rare or depend on a workspace's bytes. */
+/* Returns how often to repeat a case. With --repeats N, the first three cases of each
+ * list and one case per path (lists.c) are repeated N times. If N is 1 (the default),
+ * the first case that a variant supports in each pass is repeated fifty times, or four
+ * times if its states are large (only with --case), because fifty runs of a reference
+ * take a minute. Repeats detect errors that are rare or depend on a workspace. */
 static int repeats_of(const struct trial *t, const struct kcase *k)
 {
     const int first = is_first(t, k) || k->id == 0;

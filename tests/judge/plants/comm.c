@@ -1,7 +1,7 @@
 /* comm.c -- layers with wrong communication, selected by -DWRONG=name.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/cli/wrong_comm.sh:
- * HONEST passes, each other one fails.  Next: liar.c.
+ * HONEST passes, the others fail.  Next: liar.c.
  *
  * This file changes the judge's communicator for one built-in variant, which
  * -DSTAGE='"stage"' and -DLAYER='"name"' select. */
@@ -21,9 +21,9 @@ enum { HONEST, SHORT, SHIFTED, SILENT, ELSEWHERE };
 /* The unchanged communicator, one per thread because ranks may be threads. */
 static __thread struct kcp_comm real;
 
-/* SHORT: the last eighth of each message is not sent. SHIFTED: messages start 16 bytes
- * too late. SILENT: nothing is sent, but the status is 0. ELSEWHERE, with NCCL: rank 1
- * first waits for the GPU of rank 0, while rank 0 waits for rank 1. */
+/* SHORT: the last eighth of each message is not sent. SHIFTED: each message is read
+ * from an address 16 bytes too high. SILENT: nothing is sent, but the status is 0.
+ * ELSEWHERE: with NCCL, rank 1 first waits for rank 0's GPU, which waits for rank 1. */
 static void wait_elsewhere(const struct kcp_comm *c)
 {
     int (*get)(int *) = (int (*)(int *))dlsym(RTLD_DEFAULT, "cudaGetDevice");

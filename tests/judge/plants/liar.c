@@ -1,7 +1,7 @@
-/* liar.c -- variants of stage 07 that crash, hang or violate their record: -DLIE=name.
+/* liar.c -- variants of stage 07 that crash, hang or misbehave; -DLIE=name selects one.
  *
- * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/cli/lies.sh: HONEST
- * passes, each other one fails.  Next: tests/judge/isolation.c. */
+ * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/cli/lies.sh,
+ * which has the expected exit status of each name.  Next: tests/judge/isolation.c. */
 #define _GNU_SOURCE
 #include "kcp.h"
 #include "ref.h"
