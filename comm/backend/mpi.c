@@ -4,8 +4,8 @@
  *
  * A call posts sends and receives, and polls these requests until all complete. Between
  * polls the call also tests whether another rank has reported a failure, and whether
- * KCP_TIMEOUT_S seconds have passed. Calls inside a group only post requests. The end
- * of the group waits for all requests. Except in create and free, a lock is held around
+ * KCP_TIMEOUT_S seconds have passed. Inside a group, send and recv only post requests.
+ * The end of the group waits for them. Except in create and free, a lock is held around
  * each MPI call. If a process dies, the launcher (mpirun, srun) ends all processes. */
 #ifdef KCP_WITH_MPI
 #include <mpi.h>
@@ -48,7 +48,7 @@ static int fail_locked(struct mpi_rank *p, int rank, int status, const char *why
     p->note = (struct note){ rank, status, "" };
     snprintf(p->note.why, sizeof p->note.why, "%s", why);
     for (int r = 0; r < p->comm.R; r++) {
-        MPI_Request sent;              /* not waited for: p stays after a failure */
+        MPI_Request sent;              /* not waited for: mpi_free keeps p->note */
         if (r != p->comm.r && !MPI_Isend(&p->note, sizeof p->note, MPI_BYTE, r, FAILED,
                                          p->at, &sent))
             MPI_Request_free(&sent);
@@ -136,8 +136,8 @@ static int post(struct mpi_rank *p, const void *data, size_t bytes, int peer,
     return err;
 }
 
-/* Cancels the pending receives, because the caller may reuse the buffers. MPI cannot
- * cancel sends in flight. */
+/* Cancels the pending receives, because the caller may reuse the buffers. Sends in
+ * flight are not cancelled, because MPI 4.0 deprecates cancelling a send. */
 static void drop_requests(struct mpi_rank *p)
 {
     for (int i = 0; i < p->n; i++) {

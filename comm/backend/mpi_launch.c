@@ -2,7 +2,7 @@
  *
  * Book: chapter 20.  Checked by: tests/cli/mpi.sh.  Next: comm/backend/nccl.c.
  *
- * In a build without MPI, kcp_mpi_start fails if it finds a launcher. */
+ * In a build without MPI, kcp_mpi_start fails if a launcher started R > 1 processes. */
 #ifdef KCP_WITH_MPI
 #include <mpi.h>
 #endif

@@ -1,4 +1,4 @@
-/* nccl.c -- communicator over NCCL with one GPU per rank; aborts NCCL on a failure.
+/* nccl.c -- communicator over NCCL with one GPU per rank: creation, failure, free.
  *
  * Book: chapter 20.  Checked by: bench/check_gpus.sh.
  * Next: comm/backend/nccl_start.c; nccl_calls.c, what a rank may call.
@@ -29,9 +29,9 @@ static int lock_to_fail(struct nccl_rank *w)
     return w->ours && !pthread_mutex_lock(&w->lock);
 }
 
-/* Waits up to 2 s until no group is open, because the caller must not abort the
- * communicator while another thread has a group open. The group ends soon, because
- * after a failure every call in the group fails. */
+/* Waits up to 2 s until no other thread has a group open, because a caller that made
+ * the communicator may abort the communicator as soon as fail() returns. The group ends
+ * soon, because after a failure every call in the group fails. */
 static void wait_for_group(struct nccl_rank *w)
 {
     for (int i = 0; i < 200 && w->grouped; i++) {

@@ -35,7 +35,7 @@ struct nccl_rank {                          /* data of one rank; `comm` must be 
     const struct nccl *nccl;
     ncclComm_t at;                     /* NULL after an abort */
     struct kcp_comm *_Atomic host;     /* reports lost ranks; may be NULL */
-    int number;                        /* this rank's number in `host`, for lost() */
+    int number;                        /* this rank's number as lost() reports it */
     int ours, device, *token;          /* ours: this library made `at` */
     char *shown;                       /* R + 1 rows on the GPU, for show() */
     double seconds;

@@ -4,9 +4,9 @@
  * Next: ref/08_forward.c, a rank's program.
  *
  * A communicator that this library made is non-blocking: a call returns at once, and
- * this file polls until NCCL has put the work on the stream. The lock is held only
- * briefly, so that another thread can abort the communicator. While a group is open,
- * NCCL uses the communicator, so an abort waits for the group's end. */
+ * this file polls until NCCL has put the work on the stream. So such a call holds the
+ * lock only briefly, and another thread can abort the communicator. While a group is
+ * open, NCCL uses the communicator, so an abort waits for the group's end. */
 #ifdef KCP_WITH_NCCL
 #include "nccl.h"
 

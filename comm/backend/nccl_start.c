@@ -38,8 +38,8 @@ const struct nccl *nccl_open(char *why, size_t n)
 }
 
 /* ---- NCCL's id through a file, for processes without MPI */
-/* Writes the id to a temporary file and then links that file to `path`, so that no rank
- * reads half of an id and no existing file is overwritten. */
+/* Writes the id to a new file PATH.part and then links that file to `path`, so that no
+ * rank reads half of an id and no existing file is overwritten. */
 static int write_id(const char *path, const ncclUniqueId *id, char *why, size_t n)
 {
     char part[4096];

@@ -4,10 +4,10 @@
  * Next: comm/form/exchange.c, written over these calls.
  *
  * The run fails if a rank calls fail(), if a body returns an error, if a rank waits for
- * a rank that has returned, or if all remaining ranks wait for each other. Then each
- * later send, receive, gather or barrier returns KCP_COMM, and the run reports the rank
- * and the reason. Sends copy their bytes to the receiver's mailbox and do not wait.
- * Receives, gathers and barriers wait. */
+ * a rank that has returned, if all remaining ranks wait for each other, or if the sizes
+ * of a message or gather differ. Then each later send, receive, gather or barrier
+ * returns KCP_COMM, and the run reports the rank and the reason. Sends copy their bytes
+ * to the receiver's inbox and do not wait. Receives, gathers and barriers wait. */
 #include "kcp.h"
 
 #include "checked.h"
@@ -108,8 +108,8 @@ static int threads_wait(struct member *m, enum waiting state, const char *call)
             threads_fail(w, r, KCP_COMM, why);
         }
     if (!w->failed && all_wait(w)) {
-        snprintf(why, sizeof why, "it waits in %s, and every other rank waits too",
-                 call);
+        snprintf(why, sizeof why, "it waits in %s, and every other rank waits or "
+                 "has returned", call);
         threads_fail(w, m->comm.r, KCP_COMM, why);
     }
     if (!w->failed)
@@ -259,7 +259,7 @@ static int threads_recv(struct kcp_comm *c, void *data, size_t bytes, int from,
     return err;
 }
 
-/* Groups need no work, because sends do not wait. */
+/* Groups need no work: sends do not wait. Returns KCP_OK even after a failure. */
 static int threads_group(struct kcp_comm *c, int begin)
 {
     return KCP_OK;
