@@ -3,7 +3,7 @@
  *
  * Book: chapter 07.  Checked by: tests/07_merge/checks.c.  Next: comm/form/chain.c.
  *
- * This form is one collective. Time (symbols in chapter 07):
+ * One collective gathers the maps S -> M S + h. Time (symbols in chapter 07):
  * t_sum + a + (R-1)(B + B_M)/bw + (R-2) t_MS + t_main. Only this form keeps M of other
  * ranks (x->kept). With option reuse_M, backward reads this M and receives only h. */
 #include "exchange.h"
@@ -133,8 +133,8 @@ static int fold_step(const struct fold *f, const struct gather_layout *g, void *
 
 /* Computes the state at the start of visit v, a run of adjacent segments on this rank.
  * `last` is the last position of this rank's previous visit of the sequence, or -1. If
- * `last` is -1, starts with h of the sequence's first segment. Otherwise starts with
- * the state at `last`. Then applies the maps of the segments up to v. */
+ * `last` is -1, starts with h of the sequence's first segment in the pass's order.
+ * Otherwise starts with the state at `last`. Then applies the maps before v. */
 //> fold_gathered
 static int fold_gathered(const struct fold *f, const struct gather_layout *g,
                          void *all, char *tmp, const struct visit *v, int last)

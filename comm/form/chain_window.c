@@ -4,10 +4,10 @@
  * Book: chapter 20, "Code: kernels".  Checked by: tests/07_merge/checks.c over NCCL.
  * Next: comm/form/pipeline.c.
  *
- * For a visit (adjacent segments of one sequence on one rank) of one segment, a kernel
- * waits until the previous rank has written a state into this rank's window, applies
- * the map to this state, and writes the result into the next rank's window. In a longer
- * visit, the first kernel waits and the last kernel writes. Visits at the start of a
+ * A visit is a run of adjacent segments of one sequence on one rank. If a visit has one
+ * segment, a kernel waits until the previous rank has written a state into this rank's
+ * window, applies the map, and writes the result into the next rank's window. In longer
+ * visits, the first kernel waits and the last kernel writes. Visits at the start of a
  * sequence run first, so that ranks do not wait for each other in a cycle. */
 #include "exchange.h"
 

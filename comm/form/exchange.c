@@ -190,14 +190,14 @@ static const char *what_is_wrong(const struct kcp_exchange *x)
     if (!x || !x->plan) return "the exchange has no plan";
     if (!form_is_known(x->form)) return "form: the value is not a known form";
     if (!sizes_are_right(x)) return "HV, K, V: expected 1 to 32768";
-    if (!x->ops) return "ops: it is missing";
+    if (!x->ops) return "'ops' is NULL";
     if (x->plan->R > 1 && (!x->comm || x->comm->R != x->plan->R))
-        return "comm: it is missing, or has another number of ranks than the plan";
+        return "'comm' is NULL, or has another number of ranks than the plan";
     const int r = x->comm ? x->comm->r : 0;
     if (x->plan->ctx[r].NS > 0 && (!x->maps || !x->states))
-        return "maps, states: one is missing";
+        return "'maps' or 'states' is NULL";
     if (x->plan->crossing && !x->work && kcp_exchange_work(x))
-        return "work: it is missing";
+        return "'work' is NULL";
     return NULL;
 }
 

@@ -3,9 +3,9 @@
  * Book: chapter 07.  Checked by: tests/07_merge/checks.c.
  * Next: comm/form/exchange.c.
  *
- * Forward applies the maps of segments in token order. Backward applies M^T of the
- * segments in reverse order. Position p = 0..NS-1 counts a rank's segments in the order
- * of the pass, so the same code serves both passes.
+ * Each segment has a map. Forward applies the maps S -> M S + h in token order.
+ * Backward applies maps S -> M^T S + h in reverse order. Position p = 0..NS-1 counts a
+ * rank's segments in the order of the pass, so the same code serves both passes.
  *
  * A *visit* is a run of adjacent segments of one sequence on one rank. Each sequence
  * has one visit per rank in a contiguous plan, two in a zigzag plan, and many in a
@@ -59,8 +59,8 @@ int fold_crossings(const struct fold *f, int leaving);
 /* Returns the first hop (time step) after h in which this rank communicates, or -1. */
 int fold_next_hop(const struct fold *f, int h);
 
-/* Computes columns [v0,v0+Vb) of the states at positions p0+1..p1-1. Each state is
- * computed from the state at the previous position. */
+/* Computes columns [v0,v0+Vb) of the states at positions p0+1..p1-1, each state from
+ * that at the previous position. Skips positions at which a visit begins. */
 int fold_states(const struct fold *f, int p0, int p1, int v0, int Vb);
 /* Writes columns [v0,v0+Vb) of the state at the end of visit v to out [HV,K,Vb]. */
 int fold_last_state(const struct fold *f, const struct visit *v, int v0, int Vb,
@@ -85,10 +85,10 @@ struct form {
     struct kcp_traffic (*formula)(const struct fold *f);
     /* Bytes of x->kept, which backward reads with reuse_M. NULL: none. */
     size_t (*kept_bytes)(const struct fold *f);
-    /* 1: the form applies maps in token order, so that canonical plans (L > 0) give the
-     * same bits for every R. */
+    /* 1: the form applies maps in the order of the pass, so that canonical plans
+     * (L > 0) give the same bits for every R. */
     int in_order;
-    /* 1: chain_window.c runs instead if all ranks can write each other's memory. */
+    /* 1: chain_window.c runs instead if chain_window_fits returns 1. */
     int windows;
 };
 #define FORM_DECLARED(number, name) extern const struct form form_##name;

@@ -5,7 +5,7 @@
  *
  * Columns of the state are independent, so the result has the same bits as that of
  * chain.c. A visit is a run of adjacent segments of one sequence on one rank. Visit
- * number h of a sequence sends block b in time step h + b. In one time step the sends
+ * number h of a sequence sends block i in time step h + i. In one time step the sends
  * and receives of a rank are one group. With b blocks, the time (symbols in chapter 07)
  * is at most t_sum + (R+b-2)(a + B/(b bw) + t_MS/b) + t_main. */
 #include "exchange.h"
@@ -23,8 +23,8 @@ static int block_begin(const struct kcp_exchange *x, int b)
     return (int)((int64_t)b * x->V / blocks(x));
 }
 
-/* Returns the offset in x->work of the block that begins at column v. The offset is the
- * size of columns 0..v-1, because blocks are stored densely as [HV,K,Vb]. */
+/* Returns the offset, within a state in x->work, of the block that begins at column v.
+ * The offset is the bytes of columns 0..v-1, because each block is dense: [HV,K,Vb]. */
 static size_t block_offset(const struct fold *f, int v)
 {
     return f->state / f->x->V * v;
