@@ -1,4 +1,4 @@
-/* halo.c -- copies the rows of a token tensor that a rank needs from other shards.
+/* halo.c -- copies the rows that a segment needs from the segments before or after it.
  *
  * Book: chapter 14.  Checked by: tests/14_conv/checks.c.  Next: comm/segment_sum.c.
  *
@@ -19,8 +19,8 @@ static int is_adjacent(const struct kcp_plan *p, int r, int s)
 }
 
 /* Returns the tokens that rank r needs for segment s: the last `reach` tokens of the
- * sequence before s (backward: the first `reach` tokens after s). The range is empty if
- * the neighbouring segment is adjacent to s in the shard. */
+ * sequence before s (backward: the first after s). The range is empty if s begins
+ * (ends) the sequence, or if its previous (next) segment is next to s in the shard. */
 static struct token_range rows_needed(const struct kcp_halo *h, int r, int s)
 {
     const struct kcp_plan *p = h->plan;
@@ -78,8 +78,8 @@ static struct piece next_piece(const struct kcp_halo *h, struct piece x,
     return piece_at(h->plan, h->plan->seg[x.seg].next, w);
 }
 
-/* Returns how many rows other ranks may need from the run of adjacent segments that
- * begins with local segment s. */
+/* Returns how many rows backward may send from the run of adjacent segments that begins
+ * with local segment s, or 0 if no run begins with s. */
 static int64_t edge_of(const struct kcp_halo *h, int r, int s)
 {
     const struct kcp_context *x = &h->plan->ctx[r];
@@ -203,10 +203,10 @@ int kcp_halo_run(const struct kcp_halo *h, const void *x, void *halo)
 }
 
 /* Returns the sequence whose state rank r must receive for local segment s, or -1. Rank
- * r needs a state that another rank has: in forward, if s is r's first segment of the
- * sequence and begins less than `reach` tokens after the sequence's start; in backward,
- * if s is r's last segment of the sequence and ends less than `reach` tokens before the
- * sequence's end. */
+ * r receives only states of other ranks. In forward, s must be r's first segment of the
+ * sequence and begin less than `reach` tokens after the sequence's start. In backward,
+ * s must be r's last segment of the sequence and end less than `reach` tokens before
+ * the sequence's end. */
 static int state_lacked(const struct kcp_halo *h, int r, int s)
 {
     const struct kcp_plan *p = h->plan;

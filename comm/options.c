@@ -48,14 +48,14 @@ int kcp_timeout(double *seconds, char *why, size_t n)
 {
     struct comm_options o;
     if (!seconds)
-        return kcp_refuse(KCP_BAD, "kcp_timeout: seconds: it is missing");
+        return kcp_refuse(KCP_BAD, "kcp_timeout: 'seconds' is NULL");
     const int err = comm_options(&o, why, n);
     if (!err)
         *seconds = o.seconds;
     return err;
 }
 
-/* Returns the FNV-1a hash of the boot id. tests/cli/install.sh forbids fopen here. */
+/* Hashes the boot id by FNV-1a. tests/cli/install.sh rejects fopen in the library. */
 uint64_t comm_machine(void)
 {
     char id[80] = "";

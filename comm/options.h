@@ -9,7 +9,7 @@
 #pragma GCC visibility push(hidden)
 
 /* Values of KCP_TIMEOUT_S and KCP_WINDOWS. If `windows` is 1, ranks may write into each
- * other's GPU memory. On KCP_BAD `why` names the invalid variable. */
+ * other's GPU memory. On KCP_BAD, `why` names the invalid variable. */
 struct comm_options { double seconds; int windows; };
 int comm_options(struct comm_options *o, char *why, size_t n);
 /* Returns a number that identifies this machine until the next boot; 0 on failure. */

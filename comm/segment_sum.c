@@ -11,7 +11,7 @@
 enum { PIECE = 1 << 17 };              /* numbers per gather (1 MiB) */
 
 /* Computes sum = sum_j part_j over all segments j of the plan, in token order. In the
- * gather, every rank sends as many rows as the rank with the most segments. */
+ * gather, every rank sends `rows` rows: the maximum number of segments per rank. */
 int kcp_segment_sum(const struct kcp_plan *plan, struct kcp_comm *comm,
                     const double *part, int64_t n, double *sum)
 {
@@ -20,7 +20,7 @@ int kcp_segment_sum(const struct kcp_plan *plan, struct kcp_comm *comm,
                           "n is negative");
     const int R = plan->R, r = R > 1 ? comm->r : 0;
     if (!part && n && plan->ctx[r].NS)
-        return kcp_refuse(KCP_BAD, "segment_sum: part: it is missing");
+        return kcp_refuse(KCP_BAD, "segment_sum: 'part' is NULL");
     int64_t rows = 1;
     for (int j = 0; j < R; j++)
         if (plan->ctx[j].NS > rows)
