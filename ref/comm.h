@@ -34,8 +34,8 @@ extern const char *const kcp_form_names[KCP_FORMS];           /* "all_gather", .
 /* ---- ranks: comm/
  *
  * The backend determines whether pointers are to host or device memory. A stream may be
- * NULL. Every function returns a status. Once any rank has called fail(), functions
- * return KCP_COMM on every rank. `traffic` counts what this rank has sent. An
+ * NULL. After a failure, all_gather, send, recv and barrier return KCP_COMM on every
+ * rank, but group may return KCP_OK. `traffic` counts what this rank has sent. An
  * all_gather of b bytes counts as (R-1) b bytes and one collective. */
 struct kcp_traffic { int64_t bytes, messages, collectives; };
 
@@ -100,11 +100,11 @@ int kcp_timeout(double *seconds, char *why, size_t n);
 
 /* Ranks can be MPI processes (kcp_mpi.h, a separate library).
  *
- * If a rank fails, every call on every rank returns KCP_COMM, and lost() gives the
- * failed rank and the reason. If a process dies under MPI, the launcher names the
- * process, ends the other processes, and returns a status other than 0. If a rank
- * hangs, or if a rank over threads or NCCL dies, calls on the other ranks fail within
- * KCP_TIMEOUT_S with a one-line reason, and work on their streams ends. */
+ * If a rank fails, all_gather, send, recv and barrier return KCP_COMM on every rank.
+ * Then lost() gives the failed rank and the reason. If a process dies under MPI, the
+ * launcher names it, ends the other processes, and returns a status other than 0. If a
+ * rank hangs, or if a rank over threads or NCCL dies, calls on the other ranks fail
+ * within KCP_TIMEOUT_S with a one-line reason, and work on their streams ends. */
 
 /* Ranks can use NCCL. Functions kcp_nccl_* return KCP_NA in a build without CUDA or
  * NCCL. Pointers are to memory of the rank's GPU. A call returns when its work is on
@@ -195,9 +195,9 @@ size_t kcp_exchange_work(const struct kcp_exchange *x);     /* bytes of work */
 size_t kcp_exchange_kept(const struct kcp_exchange *x);     /* bytes of kept */
 /* Returns this rank's traffic as predicted by the formulas of chapter 07. */
 struct kcp_traffic kcp_exchange_formula(const struct kcp_exchange *x);
-/* Returns 1 if this exchange form applies maps in token order, so that canonical
- * plans give the same bits for every R. Returns 0 if the form composes maps in a
- * tree, or if there is no such form. */
+/* Returns 1 if this exchange form applies maps in token order (backward: in reverse),
+ * so that canonical plans give the same bits for every R. Returns 0 if the form
+ * composes maps in a tree, or if there is no such form. */
 int    kcp_form_in_order(enum kcp_form form);
 
 /* ---- chapter 14: rows across a cut, for any kcp_comm
