@@ -1,7 +1,7 @@
-/* answers.c -- computes answers to exercises without reference functions (ref_*).
+/* answers.c -- computes exercise answers; calls no reference function ref_*().
  *
- * Book: the exercises of chapters 00 to 20.  Checked by: itself, because each number is
- * computed in two ways; tests/cli/answers.sh runs it.  Next: book/answers_run.c. */
+ * Book: the exercises of chapters 00 to 20.  Checked by: itself, because most numbers
+ * are computed in two ways; tests/cli/answers.sh runs it.  Next: book/answers_run.c. */
 #include "answers.h"
 #include "ref.h"
 #include "tests/20_clusters/model.h"
@@ -37,7 +37,7 @@ static void bytes(void)
     say("18.ratio", "%.2f", (double)sizeof kda / sizeof gdn, 1282.0 / 1028);
 }
 
-/* Chapter 19: prints the judge's error limits; of ALIKE_* only the limit for bf16. */
+/* Chapter 19: prints the judge's error limits (for ALIKE_* only the bf16 limit). */
 static void tolerances(void)
 {
 #define TOLERANCE(name, f64, f32, bf16)                                                \
@@ -49,7 +49,7 @@ static void tolerances(void)
 #undef TOLERANCE
 }
 
-/* Chapter 19: computes how much the error of M grows from 16 to 256 chunks. */
+/* Chapter 19: computes how much the error of matrix M grows from 16 to 256 chunks. */
 static void growth(void)
 {
     const double from = 1.1e-7, to = 6.2e-7, M16 = 0.9295, M256 = 0.3087;
@@ -57,7 +57,7 @@ static void growth(void)
     say("19.absolute", "%.1f", to * M256 / (from * M16), to / from / (M16 / M256));
 }
 
-/* Chapter 02: finds where log(1 + exp(x)) becomes 0, and where decays underflow. */
+/* Chapter 02: finds where fp32's log(1 + exp(x)) is 0, and where decays underflow. */
 static void softplus(void)
 {
     float low = -30, high = 0;      /* softplus(low) is 0, softplus(high) is > 0 */
@@ -80,7 +80,7 @@ static void softplus(void)
     say("02.subchunk", "%.1f", -16 * 5 / log(2), log2(exp(-80)));
 }
 
-/* Chapter 03: computes an element of L and the cost of two algorithms for A. */
+/* Chapter 03: computes an element of L, and the cost of A = (I + L)^-1 in two ways. */
 static void solve(void)
 {
     say("03.L", "%.2f", 0.75 * (0.6 * 1 * exp2(-1 + 1) + 0.8 * 0 * exp2(-1 - 0)),
@@ -153,8 +153,8 @@ static void cancelling(void)
         -20 + log(10 * single / twenty) / per_unit);
 }
 
-/* Chapter 13: counts bytes that four ranks send. Computes the factor by which
- * a gradient is too small if the ranks' parts are averaged, not summed. */
+/* Chapter 13: counts bytes that each of four ranks receives. Computes the factor by
+ * which a gradient is too small if the ranks' parts are averaged, not summed. */
 static void backward_bytes(void)
 {
     enum { ranks = 4, heads = 32, D = 128, replicas = 2 };
@@ -163,7 +163,7 @@ static void backward_bytes(void)
         3 * (B() + BM()) / 1048576);
     say("13.reuse", "%.0f", (ranks - 1.0) * sizeof half / 1048576, 3 * B() / 1048576);
     say("13.params", "%.0f", (ranks - 1.0) * sizeof partial, 3 * 4 * 32 * 129);
-    double whole = 0, parts = 0;  /* averages over ranks: of 1, and of 1 / ranks */
+    double whole = 0, parts = 0;  /* average of 1; average of 1 / ranks */
     for (int p = 0; p < ranks * replicas; p++) {
         whole += 1.0 / (ranks * replicas);
         parts += 1.0 / ranks / (ranks * replicas);
@@ -232,7 +232,7 @@ static void plans(void)
     kcp_plan_free(p);
 }
 
-/* Chapter 07: finds the smallest R for which all-gather sends more than the scan. */
+/* Chapter 07: finds the smallest R for which a gather moves more maps than a scan. */
 static void forms(void)
 {
     int first = 0;
@@ -243,12 +243,12 @@ static void forms(void)
         if (!first && R - 1 > steps)
             first = R;
         if (first && R - 1 <= steps)
-            fail("07: found a larger R where the gather sends no more than the scan");
+            fail("07: at some larger R the gather moves no more maps than the scan");
     }
     say("07.R", "%.0f", first, 4);
 }
 
-/* Chapters 12 and 14: computes the bytes saved for backward and those of a halo. */
+/* Chapters 12 and 14: computes the bytes saved for backward and the bytes of a halo. */
 static void kept(void)
 {
     /* GB that a layer saves for backward in two modes. G, rho and beta are fp32. */
@@ -276,7 +276,7 @@ static void kept(void)
 }
 
 /* Chapter 18: returns 1 if, for some m from 2 to `most`, n heads take less time with m
- * parts per sequence than with one. Each further part adds `fold` of a whole pass. */
+ * parts per sequence than with one. Each part after the first costs `fold` passes. */
 static int pays(int n, double fold, int most)
 {
     for (int m = 2; m <= most; m++)
@@ -294,7 +294,7 @@ static void split(void)
     }
     say("18.heads", "%.0f", last + 1, 132 / 2);
     printf("@answer/18.likely %d\n", likely);
-    /* The forward in one kernel: the times of one wave and of two waves of blocks. */
+    /* Times of the one-kernel forward with one wave and with two waves of blocks. */
     double us = 0;
     for (int step = 0; step < 8192 / 32; step++)
         us += 1.75;
@@ -332,7 +332,7 @@ static void clusters(void)
     say("20.tie", "%.0f", w.bw * 1e-3, 3 * 2097152 / 40e3);
     say("20.state", "%.0f", state, 4.0 * 32 * 128 * 128 / 45e3);
     if (R != 64 || state < tie)
-        fail("20: the chain is not faster than the gather at every R from 2 to 63");
+        fail("20: at an R below 64 the chain is slower, or sending M takes < a delay");
     double messages = 0;
     for (int d = 1; d < 64; d *= 2)
         for (int node = d; node < 64; node++)

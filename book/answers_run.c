@@ -18,7 +18,7 @@ static double normal(void)
     return sqrt(-2 * log(1 - uniform())) * cos(6.283185307179586 * uniform());
 }
 
-/* Chapter 01: makes a mistake in token 2: computes e from S before S has decayed. */
+/* Chapter 01: deliberately computes e of token 2 from S before S has decayed. */
 static void undecayed(void)
 {
     double S[K][V], old[V], e[V], answer[V];
@@ -63,8 +63,8 @@ static void back_to_token_0(void)
     say("01.dS1", "%.4f", dh0[1][0], -0.18 * 1.24 + 0.26 * 0.16);
 }
 
-/* Chapter 03: checks that A has one nonzero subdiagonal if all keys are equal, beta
- * is 1 and the model is GDN (one gate per head). */
+/* Chapter 03: checks A, u and w of GDN (one gate per head) if all keys are equal and
+ * beta is 1: A is 0 outside two diagonals, and w is 0 from token 1 on. */
 static void alike(void)
 {
     enum { n = 8, D = 4 };
@@ -131,7 +131,7 @@ static double bf16(double x, int stochastic)
     return ldexp(low + up, e - 8);
 }
 
-/* Chapters 05 and 19: in each chunk, multiplies by 1 - 2^-10 and rounds to bf16. */
+/* Chapters 05 and 19: multiplies a number by 1 - 2^-10 per chunk, rounding to bf16. */
 static void forgetting(void)
 {
     double truth = 1, kept = 1;
@@ -156,7 +156,7 @@ static void forgetting(void)
            100 * sqrt(square));
     printf("@answer/19.nearest %.0f\n", 100 * (1 / truth - 1));
     if (fabs(mean) > 4 * sqrt(square / many) || 1 / truth - 1 < 5 * sqrt(square))
-        fail("19: stochastic rounding: biased, or error > 1/5 of nearest's");
+        fail("19: stochastic rounding is biased, or not 5 times better than nearest");
 }
 
 /* Chapter 19: computes the RMS error of one and of two roundings to bf16. */
@@ -182,7 +182,7 @@ static double keep_bits(double x, int bits)
     return ldexp(nearbyint(ldexp(part, bits)), e - bits);
 }
 
-/* Chapter 19: computes the error of a sum of products x y. Each x y is itself a sum of
+/* Chapter 19: computes the error of a sum of products x y. Each x y is replaced by
  * 1, 2 or 3 products of parts that have 11 bits. */
 static void two_of_three(void)
 {
@@ -269,7 +269,7 @@ static void silent(void)
     step_run(a);
     for (int i = 0; i < K; i++)
         if (dk[1][i] != 0 || dv[1][i] != 0)
-            fail("10: beta = 0: expected a dk and dv of 0, found others");
+            fail("10: beta = 0: expected dk and dv to be 0, found nonzero");
     if (dbeta[1] == 0 || dq[1][0] == 0 || dg[1][0] == 0)
         fail("10: beta = 0: expected nonzero dbeta, dq, dg, found 0");
 }

@@ -47,7 +47,7 @@ $(bk)/fonts.css: book/fonts.sh
 $(bk)/page.html: book/page.html book/book.css $(bk)/fonts.css
 	@awk '/css-text/ { while ((getline l < "$(bk)/fonts.css") > 0) print l; \
 	    while ((getline l < "book/book.css") > 0) { gsub(/\$$/, "$$$$", l); print l }; next } 1' $< > $@
-# Compiles the programs that print the worked example and the figures' numbers, with ref/.
+# Links ref/ to the programs that print the worked example and the figures' numbers.
 booklib := $(call obj,$(ref) $(filter-out comm/backend/nccl%,$(comm)))
 $(bk)/%.bin: book/%.c $(wildcard book/*.h) $(booklib)
 	@mkdir -p $(@D)
@@ -65,8 +65,8 @@ $(bk)/points.bin: private CFLAGS += -include $(bk)/smem_desc.h
 bookprogs := $(patsubst book/%.c,$(bk)/%.bin,$(wildcard book/*.c))
 $(bk)/example.txt: $(bookprogs) book/parts.py $(wildcard bench/results/*.tsv)
 	@for p in $(bookprogs) "python3 -B book/parts.py"; do $$p || exit 1; done > $@.new && mv $@.new $@
-# After a kernel is built, tables.py tests again which records measured this version of
-# the kernel. Files made from the tables are made again only if a table has changed.
+# After a kernel is built, tables.py finds again which records were measured with the
+# present kernels. Files made from tables are made again only if a table has changed.
 $(bk)/results.made: bench/LOG.md $(wildcard bench/results/*.tsv book/data/*.tsv bench/*.py $(cuda_obj)) \
                     book/tables.py $(wildcard ref/core/paths.def) $(bookcode)
 	@mkdir -p $(bk)
@@ -125,7 +125,7 @@ $(bk)/src/index.html: book/source.awk book/book.css $(bookcode)
 	       echo "<li><a href=\"$$f.html\"><code>$${f##*/}</code></a> $$(sed -n '1s/.* -- *//;1s/&/\&amp;/g;1s/</\&lt;/g;1p' $$f)</li>" ;; esac; done; echo '</ul>'; done; \
 	   echo '</main></body></html>'; } > $@
 
-# A function counts as shown if a chapter includes it; a formula must come before it.
+# A function counts as shown if a page includes it. book.lua requires a formula before.
 $(bk)/coverage.txt: $(chapters:%=$(bk)/%.html) book/functions.awk book/kernels.awk
 	@awk -f book/functions.awk $(sort $(wildcard ref/*.c)) /dev/null > $(bk)/functions.tsv
 	@cat $(bk)/*.shown /dev/null | awk -F'\t' 'FILENAME == "-" { shown[$$1 FS $$2] = 1; next } { n++; if (($$1 FS $$2) in shown) m++; else miss = miss "  not shown: " $$1 " " $$2 "\n" } \
@@ -154,5 +154,5 @@ book-lint: book
 	@test -n "$(CHROMIUM)" || { echo "book-lint: no headless Chromium"; exit 1; }
 	@sh book/dangling.sh $(bk)
 	@for f in journey measured; do sh book/figures/standalone.sh $(bk)/figures/$$f.svg | cmp -s - book/data/$$f.svg || \
-	  { echo "book-lint: book/data/$$f.svg differs from the output of its program: run standalone.sh"; exit 1; }; done
+	  { echo "book-lint: book/data/$$f.svg is out of date: sh book/figures/standalone.sh $(bk)/figures/$$f.svg >book/data/$$f.svg"; exit 1; }; done
 	@CHROME="$(chrome)" sh book/lint.sh $(bk) index $(chapters)

@@ -14,8 +14,8 @@ static void floors(void)
     const double D = 128, C = 64, copy = 4.25e12, tensor = 790e12;
     const double flop = 6 * D * D + 5 * C * D + C * C / 3, bytes = 5 * D * 2 + 2;
     const double tiles = 6 * D * D + 8 * C * D + 4.0 / 3 * C * C, sm = tensor / 132;
-    printf("== 17-floors\nper token and head: %.0f bytes, %.0f operations (in whole "
-           "tiles %.0f);\na copy at %.2f TB/s, products at %.0f TFLOP/s\n\n", bytes,
+    printf("== 17-floors\nper token and head: %.0f bytes, %.0f operations (%.0f in "
+           "whole tiles);\na copy at %.2f TB/s, products at %.0f TFLOP/s\n\n", bytes,
            flop, tiles, copy / 1e12, tensor / 1e12);
     printf("@18/chunk %.1f\n@18/chunk_us %.1f\n@18/processor %.0f\n", tiles * C * 1e-6,
            tiles * C / sm * 1e6, sm * 1e-12);

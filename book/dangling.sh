@@ -4,7 +4,7 @@
 # Book: none.  Run by `make book-lint`.  Next: lint.sh.
 d=$1                               # argument: build/book
 fail=0
-try() {                            # name, text of the page
+try() {                            # the mistake, the page's text
     printf -- '---\ntitle: x\nchapter: "99"\n---\n\nA letter $x$ and text.\n\n%s\n' "$2" > "$d/dangling.md"
     if OUT=$d LABELS=$d/labels.tsv pandoc -f markdown --lua-filter book/book.lua --citeproc \
         --bibliography book/refs.bib -t html5 --mathml -M page=dangling -o "$d/dangling.html" \

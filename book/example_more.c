@@ -110,7 +110,7 @@ static void halo(void)
                shifted.y[t][1], t == 2, t == 2 ? ", with token 1 as its halo" : "");
 }
 
-/* Sets inputs of any model, with which DPLR and GDN-2 compute what KDA computes. */
+/* Sets the inputs of `model` so that DPLR and GDN-2 compute the same o as KDA. */
 static void tell(struct job *j, enum kcp_model model)
 {
     j->model = model;

@@ -107,7 +107,7 @@ static void heads(void)
     printf("          one rank               two ranks              three ranks\n");
 }
 
-/* Prints two results each of one rank (a), of two ranks (b) and of three ranks (c). */
+/* Prints two numbers of each run: on one rank (a), on two (b) and on three (c). */
 static void row(const char *name, int t, const double *a, const double *b,
                 const double *c)
 {

@@ -3,7 +3,7 @@
  * Computes one head of Kimi Delta Attention in double: by the token recurrence and its
  * adjoint, then by chunks (WY form) on ranks, which are threads. Each rank computes its
  * affine map (M, h); ranks exchange maps by all-gather, or states by a chain.
- * Prints each result's largest difference from the recurrence, which is at most 1e-12.
+ * Prints each result's largest error, at most 1e-12 of the recurrence's largest value.
  * Book: "The idea".  Checked by: tests/cli/examples.sh. */
 #include <math.h>
 #include <pthread.h>
@@ -143,7 +143,7 @@ static void retreat(const struct chunk *c, state dS, double y[C][V])
     }
 }
 
-/* Token i: sets dv, adds the gradients through the chunk's first and last states. */
+/* Sets token i's dv. Adds its gradients through the chunk's first and last states. */
 static void through_states(const struct chunk *c, int i, state dS, double y[C][V],
                            double dG[C][K], struct outputs *d)
 {

@@ -1,10 +1,10 @@
-/* kcp_in_one_file.cu -- kcp_in_one_file.c on GPUs: naive kernels, NCCL, a rank per GPU.
+/* kcp_in_one_file.cu -- kcp_in_one_file.c with naive kernels, NCCL, one rank per GPU.
  *     nvcc -O2 -arch=native kcp_in_one_file.cu -lnccl && ./a.out
  * Computes H heads of Kimi Delta Attention in float on all GPUs of the machine: chunks
- * (WY form), each rank's map (M, h), the exchange by all-gather or chain (not on one
- * GPU), then each rank's forward and backward. Prints the largest difference of each
- * result from the token recurrence in double, which is at most 1e-4.
- * Book: "The idea".  Checked by: runs on 1 and 4 GPUs, bench/LOG.md. */
+ * (WY form), each rank's map (M, h), the exchange of maps by all-gather or of states by
+ * a chain, then each rank's forward and backward. Prints each result's largest error,
+ * at most 1e-4 of the largest value of the token recurrence in double.
+ * Book: "The idea".  Checked by: runs on 1 and 4 GPUs, recorded in bench/LOG.md. */
 #include <math.h>
 #include <nccl.h>
 #include <stdio.h>
@@ -134,7 +134,7 @@ static __global__ void prepare(rank me)
 }
 
 /* Advances column X [K] over all chunks: y = (fed ? u : 0) - w X, then
- * X <- e^G_last X + (e^(G_last - G) k)^T y. With `keep` writes column j of h, v_new. */
+ * X <- e^G_last X + (e^(G_last - G) k)^T y. If `keep`, stores column j of h, v_new. */
 static __device__ void scan_column(const rank &me, int j, int fed, int keep, float *X)
 {
     const int n = blockIdx.y;
@@ -156,8 +156,8 @@ static __device__ void scan_column(const rank &me, int j, int fed, int keep, flo
     }
 }
 
-/* Moves column j of dS over all chunks, in reverse: dU = kg dS + qk^T dO; y = A^T dU;
- * dS <- e^G_last dS + scale (e^G q)^T dO - w^T dU. With `keep` writes dS and y. */
+/* Moves dS (column j) back over all chunks: dU = (e^(G_last - G) k) dS + qk^T dO, then
+ * dS <- e^G_last dS + scale (e^G q)^T dO - w^T dU. If `keep`, stores dS, y = A^T dU. */
 static __device__ void retreat_column(const rank &me, int j, int keep, float *dS)
 {
     const int n = blockIdx.y;
@@ -202,7 +202,7 @@ static __global__ void scans(rank me, int given)
     for (int p = 0; p < K && !given; p++) me.mine[0][n][p][j] = X[p];
 }
 
-/* out = M in + h, or if `back` M^T in + dh; `out` may be `in`. Thread j: column j. */
+/* out = M in + h, or M^T in + dh if `back`; `out` may be `in`. Thread j: column j. */
 static __global__ void apply(const map *of, int back, const state *in, state *out)
 {
     const int n = blockIdx.y, j = threadIdx.x;

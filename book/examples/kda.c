@@ -1,5 +1,4 @@
-/* kda.c -- runs KDA, or GDN if compiled with -DGDN, over R ranks through layer.h: plan,
- * comm, sizes, forward, backward.
+/* kda.c -- runs KDA (GDN if compiled with -DGDN) forward and backward through layer.h.
  *
  * Book: chapter 08.  Checked by: tests/cli/examples.sh.  Next: ../../ref/layer.h.
  *
@@ -24,8 +23,8 @@ static const int64_t cu_seqlens[N + 1] = { 0, 137, T };    /* two sequences, pac
 struct job { struct place place; struct kcp_plan *plan; };
 
 //> example-calls
-/* Allocates the saved block and the workspaces, then runs both passes. The memory must
- * stay allocated until the stream is idle. A model allocates the memory once. */
+/* Allocates the saved block and the workspaces, then runs both passes. Their memory is
+ * needed until the stream is idle. A real program allocates once, not per call. */
 static int layer(const struct place *p, struct shelf *s, struct kcp_forward *f,
                  struct kcp_backward *b)
 {

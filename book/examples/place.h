@@ -195,8 +195,8 @@ static double digest(const struct place *p, const void *from, int64_t first, int
     return sum;
 }
 
-/* ---- ranks: processes or threads. On GPUs, each process has a separate GPU; so has
- * each thread if NCCL and enough GPUs are found, else the threads share one GPU. */
+/* ---- ranks: processes or threads. On GPUs, each process has a separate GPU. So has
+ * each thread if NCCL and enough GPUs are found; else all threads share one GPU. */
 #ifdef KCP_WITH_CUDA
 static int place_wire(void *to, const void *from, size_t n, struct CUstream_st *stream)
 {
@@ -210,7 +210,7 @@ static int place_gpus(struct place *p, int (*body)(struct kcp_comm *, void *),
 {
     int status = KCP_NA, gpus = 0;
     if (cudaGetDeviceCount(&gpus) || !gpus) {
-        snprintf(p->why, sizeof p->why, "there is no GPU here");
+        snprintf(p->why, sizeof p->why, "no GPU found");
         return KCP_NA;
     }
     if (gpus >= p->R)

@@ -6,8 +6,8 @@ Book: chapter 08.  Checked by: .ci/torch.  Next: train.py.
   python hybrid.py --text README.md
   torchrun --nproc_per_node=4 hybrid.py --text README.md         one batch over 4 ranks
 
-Layers of KDA, batches and options come from train.py. A layer of KDA exchanges one state
-per head and cut sequence; the softmax layer gathers keys and values of all tokens.
+Layers of KDA, batches and options come from train.py. Per head and cut sequence, a KDA
+layer sends at most a state and a matrix; the softmax layer gathers all keys and values.
 """
 import torch
 import torch.distributed as dist

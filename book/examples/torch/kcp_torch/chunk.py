@@ -3,8 +3,8 @@
 Book: chapters 08, 13.  Checked by: tests/cli/torch.sh.  Next: conv.py.
 
 Each rank has a copy of A_log, dt_bias and the initial state. A rank's gradients of them
-come from its own tokens only, so an all_reduce or DistributedDataParallel must combine
-them. With reduce_gradients=True every rank gets the sums for A_log and dt_bias.
+come from its own tokens only, so the caller must sum these gradients over ranks. With
+reduce_gradients=True every rank gets the sums for A_log and dt_bias.
 """
 import math
 from typing import Any, Optional, Tuple
@@ -116,7 +116,7 @@ class Site(Spec):
 
     def made(self):
         """Returns functions that allocate o, the states and all gradients but dh0."""
-        if self.makers is None:               # not in __init__, which may be traced
+        if self.makers is None:               # torch.compile may trace __init__
             new = lambda shape, dtype: maker(shape, dtype, self.device)
             states = new(self.states, self.acc)
             shapes = [*self.shapes[:5], self.A_log if self.gate else None,
@@ -207,7 +207,7 @@ def checked(options, q, k, v, g, beta, A_log, dt_bias, h0, N):
     if not isinstance(o.chunk_size, int) or not 0 < o.chunk_size < 2 ** 31:
         raise ValueError(f"chunk_size: found {o.chunk_size!r}, expected a whole number,"
                          " 1 or more, less than 2^31")
-    for name in "scale", "lower_bound":      # cached: a change would be missed
+    for name in "scale", "lower_bound":      # a cached call misses changes of a tensor
         if isinstance(getattr(o, name), torch.Tensor):
             raise ValueError(f"{name}: found a tensor, expected a number, as its"
                              " item()")
@@ -242,7 +242,7 @@ def parameter(name, x, shape, like):
     floating(name, x, (None,) * x.dim(), like)
 
 
-_known = groups.Cache()                       # checked calls by their sizes
+_known = groups.Cache()                       # Sites of calls that passed the checks
 _latest = groups.Cache()                      # the last call of each kind
 
 
@@ -311,7 +311,7 @@ def _layer(all_, final, q, k, v, g, beta, A_log, dt_bias, h0, cu_seqlens,
 
 def _traced(all_, final, q, k, v, g, beta, A_log, dt_bias, h0, cu_seqlens,
             cu_seqlens_cpu, cp_context):
-    """Runs, as a custom op, a call that torch.compile traces."""
+    """Runs a call that torch.compile traces. The call becomes one custom op."""
     options = Options(all_)
     cu, cuts, group = split_of(q.shape[0], q.shape[1], cu_seqlens, cu_seqlens_cpu,
                                cp_context, "q")
@@ -362,7 +362,7 @@ def chunk_kda(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor,
     - `initial_state` [N, HV, K, V]: one row per sequence of the whole batch. With
       `state_v_first` (formerly `transpose_state_layout`) the shape is [N, HV, V, K].
     - `cu_seqlens` [N + 1], for sequences packed into B = 1: the first token of each
-      sequence, then the number of all tokens; int32, int64 or whole numbers. If
+      sequence, then the number of all tokens; a tensor of int32 or int64, or a list. If
       `cu_seqlens_cpu` has these numbers in a list, the call never waits for the GPU.
     - `cp_context`: from `build_cp_context`; the tensors then have only this rank's
       tokens. `form`: how ranks exchange states: `all_gather`, `chain`, `pipeline` or

@@ -4,8 +4,8 @@ Book: chapters 08, 13, 14.  Checked by: tests/cli/torch.sh.  Next: chunk.py.
 
 Two calls with equal sizes and options differ only in the addresses of their arrays, so
 the args struct is prepared once and copied. On a GPU all work is enqueued on the
-current stream, memory comes from PyTorch's allocator, and the host never waits. So a
-CUDA graph can capture a call if a call with the same sizes was made before.
+current stream, memory comes from PyTorch's allocator, and the host waits only to read a
+cu_seqlens tensor. So a CUDA graph can capture a call whose sizes an earlier call had.
 """
 import ctypes as C
 import functools
@@ -298,7 +298,7 @@ class Prepared:
         """Writes the addresses of the plan's grid (arrays cu, cn, sc) into the
         list `blank`. Copies the grid to the GPU; other streams wait for this copy."""
         capturing = self.gpu and torch.cuda.is_current_stream_capturing()
-        if self.work is None:                 # not in __init__, which may be traced
+        if self.work is None:                 # torch.compile may trace __init__
             self.work = maker((self.work_bytes,), torch.uint8, self.device)
             self.block = maker((self.saved_bytes,), torch.uint8, self.device)
         if self.kept is None:

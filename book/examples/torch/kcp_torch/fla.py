@@ -13,7 +13,7 @@ describes one rank. The import makes FLA's builder attach a context of the whole
 so contexts built before the import are rejected. KCP_FLA=0 turns the backend off.
 KCP_ROUND_GATES=1: if q is bfloat16, gates and beta of a wider type are rounded to
 bfloat16. KCP_ROUND_KEYS=1: normalised q and k are rounded to the type of q and k, as in
-FLA's kernels; by default q and k stay float32. KCP_ROUND_KEYS=reference: PyTorch
+FLA's kernels; by default they stay float32. KCP_ROUND_KEYS=reference: PyTorch
 normalises q and k in their type, as in the reference of FLA's tests.
 """
 import collections
@@ -73,7 +73,7 @@ def _why_not(model, x):
     if q.device.type not in ("cuda", "cpu"):
         return f"q is on {q.device}"
     if any(x[n].dtype not in TYPES for n in ("q", "k", "v", "g", "beta")):
-        return "a type is none of bfloat16, float16, float32"
+        return "q, k, v, g or beta is not bfloat16, float16 or float32"
     if q.dim() != 4 or v.dim() != 4 or max(q.shape[3], v.shape[3]) > 256:
         return "q or v is not 4-dimensional, or has heads wider than 256"
     if not q.shape[1] or not q.shape[2] or v.shape[2] % q.shape[2]:
