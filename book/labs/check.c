@@ -1,4 +1,4 @@
-/* check.c -- the file of lab 07b, in which the student writes a check of a fold.
+/* check.c -- the file of lab 07b: a student's check of a fold, S <- M_j S + h_j.
  *
  * Book: chapter 07, exercises.  Used by: make lab LAB=07b.  Next: check_main.c. */
 #include "kcp.h"

@@ -1,11 +1,11 @@
-/* check_main.c -- runs a student's check on a variant that is correct, or is wrong.
+/* check_main.c -- runs a student's check on a correct or a wrong variant of a stage.
  *
  * Book: labs/STAFF.md.  Used by: make grade LAB=07b, 09d.  Next: chain_main.c.
- * kcp-lab-check ./lab.so STAGE NAME|./planted.so exits with 0 if the check accepts a
- * correct variant or rejects a wrong variant of the stage. The check runs in a separate
- * process. Only the value that lab_check returns counts. With "-" instead of
- * ./lab.so, the student's code is linked to this program and runs in this process, so
- * that AddressSanitizer names the failing line.
+ * kcp-lab-check ./lab.so STAGE NAME|./planted.so runs the check on one variant of the
+ * stage. It exits with 0 if the check accepts a correct or rejects a wrong variant. The
+ * check runs in a separate process; only the value that lab_check returns counts. With
+ * "-" instead of ./lab.so, the student's code is linked to this program and runs in
+ * this process, so that AddressSanitizer names the failing line.
  */
 #include "apart.h"
 #include "tests/judge/isolation.h"
@@ -64,8 +64,8 @@ int main(int argc, char **argv)
     if (strchr(name, '/')) v = variant_load(name, why, sizeof why);
     else if (argc == 4 && kcp_variants(argv[2], name, &v, 1) != 1) v = NULL;
     if (!v || (!here && !there)) {
-        fprintf(stderr, "kcp-lab-check: found '%s', expected ./lab.so and %s\n", name,
-                why);
+        fprintf(stderr, "kcp-lab-check: found variant '%s', expected ./lab.so and %s\n",
+                name, why);
         return 2;
     }
     struct question question = { argv[1], v };

@@ -11,9 +11,9 @@ enum { T = 5, K = 3, V = 2 };
 /* The inputs of one head over T tokens, or the gradients of these inputs. */
 struct inputs { double q[T][K], k[T][K], v[T][V], g[T][K], beta[T], h0[K][V]; };
 
-/* Returns 1 if `step`, a function of stage 01 (ref/stages/01.def), is right. If
- * a.pass is KCP_FORWARD, `step` writes o and ht. If a.pass is KCP_BACKWARD, `step`
- * computes all gradients from do_ and dht. */
+/* Returns 1 if `step`, a function of stage 01 (ref/stages/01.def), is right. Its
+ * `args` is a struct kcp_step. If pass is KCP_FORWARD, `step` writes o and ht. If pass
+ * is KCP_BACKWARD, `step` computes all gradients from do_ and dht. */
 int lab_check(int (*step)(void *args))
 {
     const int64_t cu[2] = { 0, T };

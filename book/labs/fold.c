@@ -1,8 +1,8 @@
-/* fold.c -- runs the student's fold on some columns of S, with another pitch than V.
+/* fold.c -- runs the student's fold on blocks of columns, in rows whose pitch is not V.
  *
  * Book: labs/STAFF.md.  Used by: the last row of 07_merge.lab.  Next: check_main.c.
- * Like the exchange algorithm `pipeline`, this variant of stage 07 calls `apply` of the
- * student's table lab_mapops from a column v0 > 0, with rows whose pitch is not V.
+ * This variant of stage 07 calls `apply` of the student's table lab_mapops as the
+ * exchange algorithm `pipeline` does: for Vb columns of S from column v0 on.
  */
 #include "kcp.h"
 #include "comm.h"

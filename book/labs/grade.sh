@@ -1,9 +1,9 @@
 #!/bin/sh
-# grade.sh -- prints the points of one lab, also as JSON; exits with 0 if no point is lost.
+# grade.sh -- prints the points of one lab and writes JSON; exits with 0 if no point is lost.
 #
 # Book: labs/README.md, labs/STAFF.md.  Usage: make grade LAB=07 [SEED=n] [STAFF=file]
 # LAUNCH= is the command that starts the judge's ranks, e.g. "srun -n 4"; LIMIT= is the time
-# limit of a test in seconds. rows.sh has a function for each kind of row.
+# limit of a test in seconds. rows.sh has a function for each kind of row (test).
 lab=$1 staff=$2 B=${B:-build} W=${LABWORK:-book/labs/work} MAKE=${MAKE:-make}
 get() { sed -n "s/^$1  *//p" "$lab" | head -1; }
 id=$(get lab) ask=$(get ask) stage=$(get stage) kind=$(get kind) src=$(get file)

@@ -4,8 +4,8 @@
 # Book: labs/STAFF.md.  Usage: make grade-all LAB=07 DIR=handed-in [JOBS=n] [STAFF=file]
 # Each DIR/NAME/07_merge.c or DIR/NAME.c is one submission. Results go to
 # DIR/.graded/LAB/NAME.{json,txt} and table.tsv. A result is reused if the file, the rows
-# and the grader are unchanged, so an interrupted run can be repeated. The exit status is
-# 0 if every submission has a result, whatever its points, and 2 if the usage is wrong.
+# and the grader are unchanged, so an interrupted run can be repeated. The exit status is 0 if
+# every submission has a result, whatever its points, 1 if one has none, 2 for wrong usage.
 lab=$1 dir=$2 staff=$3 B=${B:-build}
 get() { sed -n "s/^$1  *//p" "$lab" | head -1; }
 id=$(get lab) src=$(get file)
@@ -23,7 +23,7 @@ list() {
         [ -f "$f" ] || continue
         name=${f#"$dir"/}
         case $name in *[[:cntrl:]]*)
-            echo "grade-all: found a control character in a file name: the file is not graded" >&2
+            echo "grade-all: $dir: a file with a control character in its name is not graded" >&2
             continue ;;
         esac
         printf '%s\t%s\n' "${name%%[/]*}" "$f"
@@ -47,7 +47,7 @@ one() {                                # name, file
 
 list >"$to/list.$$"
 n=$(wc -l <"$to/list.$$") i=0
-[ "$n" -gt 0 ] || { echo "grade-all: found no $id.$ext in $dir" >&2; rm -f "$to/list.$$"; exit 2; }
+[ "$n" -gt 0 ] || { echo "grade-all: $dir: found no NAME/$id.$ext and no NAME.$ext" >&2; rm -f "$to/list.$$"; exit 2; }
 flock "$B/grade.lock" ${MAKE:-make} --no-print-directory -s B="$B" lab-judge || exit 2
 while IFS='	' read -r name file; do
     one "$name" "$file" &

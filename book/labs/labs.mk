@@ -3,9 +3,9 @@
 # A student's file becomes a shared object in a separate folder, LABDIR; the judge loads the
 # object into a separate process. So a file that does not compile, or that crashes, affects
 # only its own grading, and two gradings can run at once. LABWORK= is the folder of the
-# students' files. STAFF= is a file with rows of the staff (book/labs/README.md, STAFF.md).
-# make grade-all DIR= LAB=NN grades a folder of submissions. LAB= is one of the eight labs
-# of weeks.tsv (1 to 8: all its steps), or one step, such as 07c_chain, or 07c for short.
+# students' files. STAFF= is a file with more tests, by the staff (book/labs/STAFF.md).
+# make grade-all DIR= LAB=NN grades a folder of submissions. LAB= is one step, such as
+# 07c_chain (07c for short), or a number from 1 to 8 for all steps of a lab (weeks.tsv).
 
 LABWORK  ?= book/labs/work
 LABSTEPS  = $(if $(filter 1 2 3 4 5 6 7 8,$(LAB)),$(shell \
@@ -36,7 +36,7 @@ try: lab-judge
 	@LAB="$(or $(LABSTEPS),$(LAB))" JOBS="$(JOBS)" $(lab_env) sh book/labs/try.sh $B
 test-labs: lab-judge
 	@$(lab_env) sh tests/cli/labs.sh $B
-# Writes a new points.tsv, on a machine without a GPU.
+# Writes a new points.tsv. Run this on a machine without a GPU, because a GPU changes points.
 tried: lab-judge
 	@{ head -1 book/labs/points.tsv; \
 	  LAB= JOBS="$(JOBS)" $(lab_env) sh book/labs/try.sh $B; } >$B/points.tsv; \
@@ -46,7 +46,7 @@ tried: lab-judge
 lab-judge: $B/kcp-check $B/kcp-lab-check $B/libkcp-lab.a
 $B/libkcp-lab.a: $(lab_core)
 	@rm -f $@ && ar rcs $@ $^
-# kcp-lab-check judges the labs that are not a variant of a stage: 06, 07b, 07c, 07g, 07s, 09d.
+# kcp-lab-check judges labs of kind plan, check and exchange: 06, 07b, 09d, 07c, 07g, 07s.
 lab_main := $(addprefix $B/book/labs/,check_main.o chain_main.o plan_main.o)
 $B/kcp-lab-check: $(core) $(lab_main)
 	@$(CC) $(LDFLAGS) $^ $(LDLIBS) $(cuda_ldlibs) -ldl -o $@

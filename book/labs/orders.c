@@ -2,10 +2,10 @@
  *
  * Book: labs/STAFF.md.  Used by: make grade LAB=17_roles.  Next: frame.h.
  * This file replaces ref/17_block.c in the student's object. The variant "orders" runs
- * the kernel ten times. Each step runs a random role or completes a random copy. If the
- * roles deadlock, prints the barrier, stage and phase for which each role waits. The
+ * the kernel ten times. Each step runs a random role or completes a random copy. The
  * variant "ahead" runs no consumer until the producer waits. Then the copies of exactly
- * four chunks must have been issued.
+ * four chunks must have been issued. If the roles deadlock, both variants print the
+ * barrier, pipeline stage and phase for which each role waits.
  */
 #define block_run plain_run
 #define block_passed plain_passed
@@ -33,7 +33,7 @@ static int nbarriers, running, (*their_step)(void *m, int role, int i);
 
 enum order { PLAIN, ANY, PRODUCER_FIRST };
 static enum order order;
-static int held;            /* number of chunks; 0 after the producer's first wait */
+static int held;            /* number of chunks while no consumer may run, else 0 */
 static int other;           /* 1 if the producer's first wait is not after 4 chunks */
 static unsigned drawn = 1;
 

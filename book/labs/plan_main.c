@@ -1,8 +1,8 @@
 /* plan_main.c -- compares a student's plan with the library's, segment by segment.
  *
  * Book: chapter 06, labs/STAFF.md.  Used by: make grade LAB=06_plan.  Next: apart.h.
- * kcp-lab-check plan ./lab.so ROW. The student's process computes each plan and returns
- * the segments; this process compares these segments with the library's plan.
+ * kcp-lab-check plan ./lab.so one|many|owners|canonical. The student's process computes
+ * each plan and returns the segments; this process compares them with the library's.
  */
 #include "apart.h"
 #include "tests/judge/judge.h"

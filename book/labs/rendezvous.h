@@ -1,10 +1,10 @@
 /* rendezvous.h -- makes each send between threads wait for the receiver, as over NCCL.
  *
  * Book: labs/STAFF.md.  Used by: chain_main.c.  Next: chain_main.c.
- * If two ranks both send before they receive, they deadlock over NCCL, but not over
- * threads, because threads buffer messages. With this file, a send waits until its
- * message is received; the sends of a group of calls wait at the end of the group. A
- * wait of MEET_SECONDS without CPU time of the process counts as a deadlock.
+ * If two ranks send to each other before they receive, they deadlock over NCCL, but not
+ * over threads, because threads buffer messages. With this file, a send waits until its
+ * message is received; the sends of a group of calls wait at the end of the group. If
+ * the process uses no CPU time for MEET_SECONDS, the wait counts as a deadlock.
  */
 #ifndef KCP_LAB_RENDEZVOUS_H
 #define KCP_LAB_RENDEZVOUS_H
@@ -52,7 +52,7 @@ static void meet_count(int (*of)[MEET_RANKS], int from, int to)
     pthread_mutex_unlock(&meet.lock);
 }
 
-/* Returns a rank that has not yet received a message from rank r, or -1 if none. */
+/* Returns a rank that has still to receive a message sent by rank r, or -1 if none. */
 static int meet_owes(int R, int r)
 {
     for (int to = 0; to < R && to < MEET_RANKS; to++)

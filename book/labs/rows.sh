@@ -3,7 +3,7 @@
 # Book: labs/STAFF.md.  Checked by: try.sh, tests/cli/labs.sh.  Next: check_main.c.
 # A student's file becomes dir/lab.so, which the judge loads into a separate process. The
 # verdict is the judge's exit status, whatever the student's process prints.
-# Variable `built` is yes, no, or the reason why nothing was compiled.
+# Variable `built` is yes, no (compiler or linker error), or the reason why no row is judged.
 
 # Prints the required functions that the student's file lacks. Without this test, a file
 # that lacks a function would link with the library's function and pass.
@@ -28,10 +28,10 @@ compile() {                           # output file, option...
     else timeout 60 $CC $LAB_CFLAGS -I"${src%/*}" "$@" "$work" -o "$to"
     fi
 }
-# Links NAME.so, which contains the record that the judge loads: `lab`, or the variant
-# that a row of the lab names. A frame is a file of this repository that calls the
-# student's code. A lab of kind `patch` needs no object, because its code is linked into
-# whole programs.
+# Links NAME.so, from which the judge loads a variant (`lab`, or one that a row names) or, in
+# labs of kind check, exchange and plan, a function. A frame is a file of this repository
+# that calls the student's code. Labs of kind patch and train need no NAME.so, because
+# their code is linked into whole programs.
 share() {                             # name
     case $kind in patch|train) return 0 ;; esac
     name=lab_${id}_$1
@@ -66,7 +66,7 @@ share_all() {
 held_to() {                           # builds the judge and the library unless HELD is set
     [ -z "$HELD" ] || return 0
     [ -e "$B/kcp-check" ] ||
-        echo "   (compiling the judge: minutes, the first time)"
+        echo "   (compiling the judge; this takes minutes, but only the first time)"
     flock "$B/grade.lock" $MAKE --no-print-directory -s B="$B" lab-judge \
         >"$dir/build" 2>&1 && return
     echo "   the judge does not compile:"
@@ -172,7 +172,7 @@ line_of() {
 small='ulimit -f 32768; exec "$0" "$@"'
 # In a lab on the host, a process may use 4 GiB of private memory. The judge sets this
 # limit for variants; `limited` sets it for checks, exchanges, plans and launched ranks.
-# (For GPU labs, use a cgroup or a container, see STAFF.md.)
+# (GPU labs have no such limit: use a cgroup or a container, see STAFF.md.)
 limited="ulimit -d 4194304; $small"
 stuck='the program was at this line when it was stopped'
 last() { tail -1 "$out" | grep . || echo "it ended without a verdict"; }
@@ -244,7 +244,7 @@ speed() {
     make_it "$dir/bench"
     timeout ${LIMIT:-300} "$dir/bench" "$@" >"$out" 2>"$out.err"
     rc=$?
-    # kcp-bench prints stage, pass (if any), variant, time; or stage, variant, form, time.
+    # kcp-bench's columns: stage, pass (if any), variant, time; over ranks: stage, variant, form, time.
     said=$(awk -v than="$name" -v mine="$mine" -v ratio="$ratio" '
         $1 !~ /^[0-9][0-9]_/ { next }
         than == "form" || $2 == "forward" || $2 == "backward" { $2 = $3; $3 = $4 }
@@ -279,7 +279,7 @@ linked() {
     fi
 }
 
-# Compares the student's line "// bound:" with recorded counters (chapter 17, "Reading ncu").
+# Compares the student's line "// bound:" (what limits the kernel) with recorded counters.
 bound() {
     right=$(awk -F '\t' -v name="$(get counters)" '
         FNR == 1 { for (i = 1; i <= NF; i++) at[$i] = i }

@@ -1,5 +1,5 @@
 #!/bin/sh
-# staff.sh -- prints the staff's rows (tests) for a lab; fails if a row is malformed.
+# staff.sh -- prints the staff's lines score, todo and twist for a lab; fails if one is malformed.
 #
 # Book: labs/STAFF.md.  Usage: staff.sh FILE LAB.  Next: grade.sh.
 file=$1 id=$2

@@ -1,11 +1,11 @@
-/* tree.c -- runs a student's scan by a tree in chapter 15's program; counts products.
+/* tree.c -- runs a student's tree scan in chapter 15's program; counts its products.
  *
  * Book: labs/STAFF.md.  Used by: make grade LAB=15_blelloch.  Next: warp.c.
  * One variant of stage 15 runs the whole program with the tree in each tile. Two others
  * run the tree on names instead of maps: one counts all products, the other counts the
- * products in series. A name stands for the map of consecutive leaves. Two names may be
- * composed only if the leaves of the second follow those of the first. A name may be
- * applied only to the state before its first leaf.
+ * products in series. A name stands for a state or for the map of leaves lo to hi - 1.
+ * Two maps may be composed only if the second's leaves follow those of the first. A map
+ * may be applied only to the state before its first leaf.
  */
 #include "15_scan.h"
 #include "book/labs/frame.h"
@@ -62,7 +62,7 @@ static int apply(int HV, int K, int V, const void *map, int backward, int first,
     const struct name m = name_at(map), state = name_at(S_in);
     products++;
     if (m.kind != MAP || state.kind != STATE || first)
-        return failed("apply: 'map' is not a map, or 'S_in' is not a state");
+        return failed("apply: 'map' is no map, 'S_in' is no state, or 'first' is set");
     if (state.hi != m.lo)
         return failed("apply: the map of leaves [%d,%d) is applied to the state"
                       " before leaf %d", m.lo, m.hi, state.hi);

@@ -3,10 +3,10 @@
  * Book: labs/STAFF.md.  Used by: make grade LAB=17_products, 17_ldmatrix.
  * Next: apart.h.
  * This file replaces ref/17_warp.c in the student's object. The variant "products"
- * requires as many mma as the chunk's tiles need. If there are fewer, a product was
- * computed without warp_mma; if more, a tile was computed twice. The variant "banks"
- * requires four reads of shared memory per 16 x 16 numbers. If there are more, two of
- * their rows share a bank; if fewer, some were read without warp_ldmatrix.
+ * counts mma. If a chunk has fewer than its tokens need, a product was computed without
+ * warp_mma; if more than a full chunk needs, a tile was computed twice. The variant
+ * "banks" counts reads of shared memory: four per 16 x 16 numbers. If there are more,
+ * rows of these numbers share a bank; if fewer, warp_ldmatrix did not read all numbers.
  */
 #define warp_mma plain_mma
 #define warp_ldmatrix plain_ldmatrix
@@ -41,8 +41,8 @@ int warp_ldmatrix(double (*x)[8], const double *shared, const int *byte, int tra
 
 static int tiles(int n, int size) { return (n + size - 1) / size; }
 
-/* Runs the lab. Per warp, `counter` must be at most `whole` per chunk, and at least
- * `by8` per 8 tokens plus `by16` per 16 tokens. */
+/* Runs the lab, then tests *counter. A warp may add at most `whole` per chunk, and must
+ * add at least `by8` per 8 tokens plus `by16` per 16 tokens. */
 static int counted(const struct kcp_variant *lab, void *args, const char *what,
                    const int64_t *counter, int whole, int by8, int by16)
 {
