@@ -1,6 +1,6 @@
 /* ladder.c -- prints counts and layouts for the kernels of chapter 17.
  *
- * Book: chapter 17.  Checked by: itself, because each count is computed in two ways;
+ * Book: chapter 17.  Checked by: itself, because say() compares two results per count;
  * tests/17_ladder/checks.c compares warp_mma and warp_ldmatrix with the manual.
  * Next: book/parts.py, which prints the kernels' measured times and counters. */
 #include "answers.h"
@@ -56,9 +56,9 @@ static void by_ldmatrix(void)
 }
 
 /* Prints the lane, register, row and column of each number of A (of = 0) or B (of = 1).
- * To find a number's row and column, sets it to 1 and the rest of its matrix to 0. The
- * other matrix has p + 1 for key p in column 0 (B) or row 0 (A), and is 0 elsewhere.
- * So the only nonzero element of the product is the number's key + 1. */
+ * To find a number's row and column, sets it to 1 and the rest of its matrix to 0. In
+ * the other matrix, only column 0 of B or row 0 of A is not 0: its element p is p + 1.
+ * So the product's only nonzero element is 1 + the number's column (A) or row (B). */
 static void factor(int of)
 {
     const int numbers = of ? 4 : 8;                     /* per lane */

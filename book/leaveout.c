@@ -1,10 +1,10 @@
-/* leaveout.c -- prints errors of dg if dG lacks, or has, the terms that cancel.
+/* leaveout.c -- prints the error of dg without and with the terms of dG that cancel.
  *
  * Book: chapter 10, which shows the output.  Checked by: make book.
  * Next: book/precision.c.
  *
- * All gates are equal. The exact dg comes from the adjoint of chapter 01. In the
- * columns "paths in bf16", the sum of each path is rounded before it is added to dG. */
+ * All gates are equal. The exact dg comes from the adjoint of chapter 01. dG adds
+ * up gradients along paths (dq1, dks, ...), rounded in the columns "paths in bf16". */
 #include "ref.h"
 #include "base/bf16.h"
 #include "base/random.h"
@@ -64,8 +64,8 @@ static void references(void)
     }
 }
 
-/* Computes dg from the sum of each path (chapter 10). If `star`, leaves out the terms
- * that cancel: those of a token pair (i,i), and dks of the last row. */
+/* Computes dg from the paths of chapter 10. If `star`, leaves out the terms that
+ * cancel: those of a token pair (i,i), and dks of the last row. */
 static void paths(int star, int round)
 {
     static double dw[C][K], dkgb[C][K], dA[C][C], X[C][C], dL[C][C], dG[C][K];

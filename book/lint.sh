@@ -1,8 +1,8 @@
 #!/bin/sh
-# lint.sh -- loads every page in headless Chromium; fails if lint.js finds a fault.
+# lint.sh -- loads pages in headless Chromium; fails if lint.js finds a fault or a link is broken.
 #
 # Book: none.  Run by `make book-lint`; CHROME is the command.  Next: lint.js.
-# WIDTHS and SCHEMES select the window widths and the colour schemes.
+# WIDTHS and SCHEMES select widths and colour schemes; if WIDTHS is set, no source page is loaded.
 d=$1; shift
 status=0
 pages=

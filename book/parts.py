@@ -1,5 +1,5 @@
-"""parts.py -- compares measured times of passes over ranks with bounds and predictions,
-and prints measured times and counters of chapter 17's kernels.
+"""parts.py -- prints times of passes over ranks beside lower bounds and predictions,
+and times and counters of chapter 17's kernels.
 
 A bound is computed from the kernels' bytes or measured on a pass without messages.
 The times are from the newest table in bench/results/ that has the case.
@@ -18,7 +18,7 @@ RANKS = 4
 
 
 class Row:
-    """A row of a table. Its times are numbers, in microseconds."""
+    """A row of a table. Times are in microseconds."""
     def __init__(self, cells, file):
         for name in (TIMES + " copy T HV head_parts").split():
             setattr(self, name, float(cells.get(name) or 0))
@@ -35,9 +35,9 @@ ROWS = [Row(cells, file) for cells, file in RECORDS
 
 
 def newest(case, stage="08_forward", form=None, groups=1, file=None):
-    """Returns the fastest row for this case, stage and form (None: any form), with the
-    heads in `groups` groups. The row is from `file`. If `file` is None, the row is from
-    the newest table that has the case."""
+    """Returns the fastest row for this case, stage and exchange algorithm `form` (None:
+    any), with the heads in `groups` groups. The row is from `file`. If `file` is None,
+    the row is from the newest table that has such a row."""
     rows = [r for r in ROWS if r.key == (case, stage) and form in (None, r.form)
             and r.head_parts == groups and file in (None, r.file)]
     if not rows:
@@ -108,7 +108,7 @@ def replays():
 
 
 def chosen():
-    """Compares all-gather with chain, one group of heads with two, and three cuts."""
+    """Compares all-gather with chain, one group of heads with two, three cuts of T."""
     for name, case in (("long2", "kda_2x1_t131072_bare"),
                        ("long4", "kda_4x1_t131072_bare")):
         gather, chain = (newest(case, form=f).us for f in ("all_gather", "chain"))
@@ -130,7 +130,7 @@ def chosen():
 
 def maps():
     """Prints by how many percent the maps increase the work. Compares half of one GPU's
-    time to two GPUs' time, in which the exchange is not counted."""
+    time to two parts of two GPUs' time: front (in backward: sum) and main."""
     for way, stage in ("fwd_", "08_forward"), ("back_", "13_backward"):
         one = newest("kda_1x1_t131072", stage)
         two = newest("kda_2x1_t131072", stage, "chain")
@@ -180,7 +180,7 @@ def eight():
 
 def ladder():
     """Prints the newest times and counters of chapter 17's kernels (rungs) for T = 8192
-    (128 chunks) and 96 heads, with one block per head."""
+    (128 chunks) and 96 heads, one block per head; the floor also for 32 heads."""
     newest = {}
     for cells, _ in RECORDS:
         if cells.get("stage") == "17_ladder":
@@ -216,7 +216,7 @@ def ladder():
     show("balance", "%.0f", product / copy)
     for heads in "96", "32":
         show("floor" + heads, "%.0f", 1e6 * timed("bytes", heads) / timed("copy", heads))
-    # KiB that must be in flight per SM, for 132 and 96 SMs, if the latency is 0.7 us.
+    # At a latency of 0.7 us, each of 132 (or 96) SMs needs this many KiB in flight.
     for SMs in 132, 96:
         show("flight%d" % SMs, "%.0f", copy * 0.7e-6 / SMs / 1024)
 

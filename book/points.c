@@ -50,7 +50,7 @@ static void token(double M[K][K], double strength, uint64_t *seed)
             M[i][p] -= beta * k[i] * row[p];
 }
 
-/* Chapter 05: prints |M| / sqrt(K) after t tokens, for five strengths of the gates. */
+/* Chapter 05: prints |M|_F / sqrt(K) after t tokens, for five strengths of gates. */
 static void survival(void)
 {
     const double strength[] = { 0, 1.0 / 1024, 1.0 / 128, 1.0 / 16, -1 };
@@ -73,8 +73,8 @@ static void survival(void)
 }
 
 /* Chapter 06: prints the plan of four packed sequences on three ranks. For a segment,
- * prints its sequence, first token and end, whether it is the sequence's last, and how
- * many of its h_ext and M are needed. For a rank, prints first token and context. */
+ * prints sequence, first token, end, whether it is the sequence's last, and how many of
+ * h_ext and M (0 to 2) are needed. For a rank, prints first token and four counts. */
 static void plan(void)
 {
     const int64_t cu[] = { 0, 6, 22, 25, 30 };
@@ -97,8 +97,8 @@ static void plan(void)
     kcp_plan_free(p);
 }
 
-/* Chapter 17: prints the position of each piece of 16 bytes in eight rows of a plain
- * and of a swizzled tile, one line per row, then the reads for piece 2 of all rows. */
+/* Chapter 17: for a plain and for a swizzled tile, prints the offsets of the 16-byte
+ * pieces of eight rows, one line per row; then the number of reads for piece 2. */
 static void banks(void)
 {
     static double tile[64 * 64], r[LANES][8];

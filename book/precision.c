@@ -65,8 +65,8 @@ static void growth(int strong)
     }
 }
 
-/* Applies S <- M_j S + h_j for all ranks j; prints the error of S if ranks round h, M,
- * or both to bf16 before they send. */
+/* Applies S <- M_j S + h_j in the order of ranks j; prints the error of S on ranks 3
+ * and 7 if each rank sends h, M, both or neither in bf16. */
 static void payload(void)
 {
     enum { RANKS = 8, ROUND_H = 1, ROUND_M = 2 };

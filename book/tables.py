@@ -8,8 +8,8 @@
 #   tables.py --readme [--check]  the tables of README.md, between two marks
 #
 # The first line of a record names its columns. Column `kind` says what a row records.
-# A row's state says which kernels were measured. Best first: FRESH (the present ones),
-# UNCOMPARED (unknown), STALE (other ones).
+# A row's state says which kernels were measured. From best to worst, the states are
+# FRESH (the present kernels), UNCOMPARED (unknown) and STALE (other kernels).
 # Of a case's rows, the latest in the best state is used. --readme needs built kernels.
 import glob
 import itertools
@@ -44,7 +44,7 @@ def least(rows):
 
 
 def newest(rows, stale_too):
-    """Returns the fastest row of the newest kernels; STALE rows only if `stale_too`."""
+    """Returns the fastest row in the best state; a STALE row only if `stale_too`."""
     state = max([r.state for r in rows], default=STALE)
     return least(r for r in rows if r.state == state and (state != STALE or stale_too))
 
@@ -76,7 +76,7 @@ class Row:
         self.backward = number(self["pass"]) != 0
         self.way = "backward" if self.backward or "back" in self.stage else "forward"
         if self.way == "backward" and self.save == "none":
-            self.save = "recompute"             # mode of the forward before it
+            self.save = "recompute"             # the mode of its forward
         self.way = "both" if self.stage == "forward_backward" else self.way
         self.machine = "%s, %s, %s" % (self["machine"], self["driver"], self["date"])
         self.place = "%s, commit `%s`" % (self.machine, self["commit"])
@@ -153,12 +153,12 @@ class Row:
         return min(state, compared(self["comm"], self["cc"], ("comm", "-")))
 
     def floor(self):
-        """Returns the least time in us for all bytes and operations, at the run's rates."""
+        """Returns the larger of two times in us: for all bytes, for all operations."""
         work = self.flops / self.product if self.product else 0
         return 1e6 * max(self.bytes / self.copy, work)
 
     def is_edge(self):
-        """Returns whether T is one token less or more than a multiple of 16."""
+        """Returns whether T, on one rank, is a multiple of 16 plus or minus 1."""
         return self.ranks == 1 and self.T % 16 in (1, 15)
 
 
@@ -259,8 +259,8 @@ class Records:
         return True
 
     def of_newest_code(self, rows):
-        """Drops rows of whole layers if other rows of the case measured more current
-        kernels, or are of a later day."""
+        """Of KCP's rows of a whole layer, keeps only those with the best state and,
+        within that state, the latest day."""
         newest = {}
         for r in rows:
             key = r.case, r.stage, r.ranks
@@ -284,7 +284,7 @@ class Records:
 
     def alone(self, r):
         """Returns KCP's least time on one GPU for this case; 0 if no plan of one segment
-        was timed. Other plans are not enough: they may be much slower."""
+        was timed, because other plans may be much slower."""
         q = [x for x in self.find(theirs=False, ranks=1, case=r.case, stage=r.stage,
                                   way=r.way) if x.gpu() == r.gpu()]
         return least(q).us if any(x.segments == 1 for x in q) else 0
@@ -356,7 +356,7 @@ def whole_table(d, name, only=None):
 
 
 def mode_table(d):
-    """Chapter 18: lists bytes and time of each option for what forward saves."""
+    """Chapter 18: lists the bytes and times of each mode (what forward saves)."""
     p, cases = Page("18-modes.md"), {}
     for r in d.sorted:
         if r.stage in PAIR and r.save not in ("", "none") and not (r.is_layer or r.peer):
@@ -415,9 +415,9 @@ def bound_table(d):
 
 
 def roofline(d):
-    """Writes the memory and tensor rates, then the highest TFLOP/s of every variant.
-    Whole passes must be of KDA with 8192 tokens and 96 heads; those other than *_stages
-    must have run on the H200, where the memory rate is their bound."""
+    """Writes the memory and tensor rates, then operations per byte and the highest
+    TFLOP/s of every variant. Whole passes must be of KDA with 8192 tokens and 96 heads.
+    All but *_stages must have run on the H200, whose memory rate is the roof."""
     p, at = Page("roofline.tsv"), {}
     for r in d.rows:
         case = r.model, r.T, r.HV, r["lengths"]
@@ -526,8 +526,8 @@ def walk_tables(d):
         if form not in of or (r.state, -r.us) > (of[form].state, -of[form].us):
             of[form] = r
     on = "Recorded on %s. Milliseconds" % "; ".join(places.values())
-    p.add(on + "; the scan has its fastest tile $C$. MiB: memory for work and saved "
-          "states that a call needs beside inputs and outputs.\n",
+    p.add(on + "; the scan's time is that of its fastest tile $C$. MiB: memory for "
+          "work and saved states that a call needs beside inputs and outputs.\n",
           "| $K$ | heads | $T$ | pass | walk | scan | scan's $C$ | auto | chunks "
           "| walk, MiB | scan, MiB | chunks, MiB | fastest |",
           "|--:|--:|--:|:--|--:|--:|--:|--:|--:|--:|--:|--:|:--|")
@@ -729,7 +729,7 @@ def share_text(x):
 
 def field_tables(d):
     """Lists the worst error / limit of other systems' kernels in each regime, forward
-    and backward. Then lists the options --case that repeat each failure."""
+    and backward. Then, for each value above 1, lists the options that repeat it."""
     cells, p = {}, Page("field.md")
     rows = list(d.of("field"))
     kernels = once((r["peer"], r.model) for r in rows)
@@ -828,7 +828,7 @@ def log_marks(d):
         if not line.startswith("| "):
             continue
         what, predicted, measured, *_ = [c.strip() for c in line.split("|")[1:]]
-        if not what.startswith(("the same", "both")):     # else: as in the row above
+        if not what.startswith(("the same", "both")):     # same model as above
             gdn = False
         gdn |= "GDN" in what or "one gate a head" in what
         (first, unit), (then, other) = times_in(predicted), times_in(measured)
