@@ -121,7 +121,7 @@ static int pass_on(const struct fold *f, struct scanning *list, int n, int d)
     return err;
 }
 
-/* Composes maps W and X of visit m with Y, the map W received from visit m-d. */
+/* Composes maps W and X of visit m with Y. Visit m-d sent Y, which is its map W. */
 static int take_in(const struct fold *f, struct scanning *u, int d)
 {
     const struct kcp_exchange *x = f->x;

@@ -22,8 +22,8 @@ struct backward {
     struct kcp_exchange e;
 };
 
-// Returns whether the block saved by forward contains per-token results of chapters 02
-// and 03. If not, the block contains the chunk factors of chapter 18.
+// Returns 1 if forward's block has format KCP_FORMAT_FACTORS, with per-token results of
+// chapters 02 and 03, or 0 if it has KCP_FORMAT_CHUNKS, of the kernels of chapter 18.
 static inline int front_was_kept(const struct backward *x)
 {
     return x->t.path->format == KCP_FORMAT_FACTORS;

@@ -149,8 +149,8 @@ static struct kcp_query query_of(const struct kcp_variant *v,
 }
 
 /* Returns the format of the saved block that forward writes for a call with these sizes
- * and options, or 0 if no row supports the call. If `args` (of stage 13, the reader of
- * the block) is not NULL, the row must also support the alignment of args' arrays. */
+ * and options, or 0 if no row of paths.def supports the call. If `args` (of stage 13,
+ * which reads the block) is given, the row must also support its arrays' alignment. */
 static int format_left(const struct kcp_layer *layer, const struct kcp_call *call,
                        const void *args)
 {

@@ -8,8 +8,9 @@
 #include <math.h>
 #include <string.h>
 
-/* Latency `a` is in us, bandwidth `bw` in bytes per us. `inside` nodes: measured on
- * four H200s, rounded. `between` nodes: assumed, with one 400 Gbit/s card per GPU. */
+/* Latency `a` is in us, bandwidth `bw` in bytes per us. The values of `inside` were
+ * measured on four H200s in a node, and rounded. The values of `between`, for GPUs of
+ * different nodes, are assumed, with one 400 Gbit/s card per GPU. */
 struct wire { double a, bw; };
 static const struct wire inside = { 10, 380e3 }, between = { 20, 45e3 };
 static const double HV = 32, K = 128, V = 128, rate = 10e6;   /* rate: flop/us, fp32 */

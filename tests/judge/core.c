@@ -189,8 +189,8 @@ static struct kcase *list_of(const struct kcp_stage *s, const struct kcp_variant
     return memcpy(list, o->given, (size_t)*n * sizeof *list);
 }
 
-/* Returns how many passes (forward, backward) were n/a in a case whose other pass ran.
- * A pass that the variant's record excludes does not count. */
+/* Returns how many of the two passes were n/a although the case's other pass ran. A
+ * pass that the variant's record excludes does not count. */
 static int count_passes_na(const struct kcp_variant *v, const struct tally *y)
 {
     return (y->no_forward && strncmp(v->shapes, "backward;", 9)) +
