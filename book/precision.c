@@ -83,7 +83,7 @@ static void payload(void)
             exact(&c, X[r]);
         }
     }
-    printf("== 18-payload\n%-16s %12s   %20s   %9s\n", "payload", "bytes per head",
+    printf("== 19-payload\n%-16s %12s   %20s   %9s\n", "payload", "bytes per head",
            "error of S on rank 3", "on rank 7");
     for (int way = 0; way < 4; way++) {
         static double S[K][V], T[K][V];
@@ -121,7 +121,7 @@ static void payload(void)
 
 int main(void)
 {
-    printf("== 18-growth\nK = %d, chunks of %d tokens; relative error of M\n\n", K, C);
+    printf("== 19-growth\nK = %d, chunks of %d tokens; relative error of M\n\n", K, C);
     growth(0);
     printf("\n");
     growth(1);

@@ -173,7 +173,7 @@ def errors():
 
 @figure(720, 376)
 def growth():
-    rows = printed_rows("18-growth", "live gates")
+    rows = printed_rows("19-growth", "live gates")
     f = Frame(0, 2.45, -8.2, 0, 70, 570, 30, 330)
     f.rows()
     f.powers(1, 256, 4)
