@@ -8,11 +8,11 @@
 # which the next run continues. CASE= is kcp-check's --limit in seconds (120). JOBS= is the
 # number of workers (1), each with a copy of the tree.
 #
-# A mutant changes one operator or number of one line. A mutant counts if, in fifty cases of
-# the file's stage and ten of each other stage that may use the file, an output of at least
-# one case changes by more than ten times its limit (kcp-check --keep, --against). The judge's
-# lists lack these cases. If a mutant counts, one of the judge's lists must fail or not end,
-# and must pass without the mistake. Lists of the file's stage run first.
+# A mutant changes one operator or number of one line. Its outputs are compared on fifty
+# cases of the file's stage and ten of each other stage that may use the file (kcp-check
+# --keep, --against). The judge's lists lack these cases. The mutant counts if an output
+# changes by more than ten times its limit, or if the process crashes or hangs. Then one of
+# the judge's lists must fail or not end, and must pass without the mistake.
 set -u
 export LC_ALL=C
 B=${1:?} N=${2:?} SEED=${3:?}; shift 3
@@ -21,7 +21,7 @@ case $N$SEED in *[!0-9]*)
     echo "mutate.sh: found N=$N SEED=$SEED, expected numbers" >&2; exit 2 ;;
 esac
 for f; do [ -f "$f" ] && [ "${f%.c}" != "$f" ] || {
-    echo "mutate.sh: FILES: found '$f', expected C files" >&2; exit 2; }
+    echo "mutate.sh: FILES: found '$f', expected a .c file that exists" >&2; exit 2; }
 done
 LIMIT=${LIMIT:-0} MIN=${MIN:-0} CASE=${CASE:-120} TABLE=${TABLE:-} JOBS=${JOBS:-1}
 case $LIMIT$MIN$CASE$JOBS in *[!0-9]*)
@@ -39,9 +39,9 @@ tar cf - Makefile ref comm cuda tests bench/*.mk book/*.mk book/labs/*.mk |
     tar xf - -C "$tree" || exit 1
 (cd "$B" && find ref comm cuda tests made.* -name '*.[od]' -o -name 'made.*' |
     grep -v '\.cu\.' | tar cf - -T -) | tar xf - -C "$tree/build" || exit 1
-# Links to the build's CUDA objects, so that C files compiled for a program with kernels
-# need not be recompiled. No mutant runs a kernel. Omits kernels if the flags of
-# the two builds differ.
+# Makes symbolic links to the build's CUDA objects, so that C files compiled for a program
+# with kernels need not be recompiled. No mutant runs a kernel. Omits kernels if the flags
+# of the two builds differ.
 cuda='CUDA_HOME=none' kernels=$(realpath "$B")
 if grep -q '\.cu\.o' "$tree/build/made.list"; then
     (cd "$B" && find cuda tests -name '*.cu.o') | while read -r o; do
@@ -52,7 +52,7 @@ if grep -q '\.cu\.o' "$tree/build/made.list"; then
 fi
 build() { make -s -C "$tree" B=build $cuda CC="${CC:-gcc}" build/kcp-check; }
 build >"$W/log" 2>&1 || { tail -3 "$W/log"; exit 1; }
-# Saves a copy of the source files, which may be edited during the run.
+# Copies the source files, because the originals may be edited during the run.
 mkdir "$W/clean" && tar cf - "$@" | tar xf - -C "$W/clean" || exit 1
 
 # Lists all places that a mutant can change: file, line, column, text, replacement. Skips

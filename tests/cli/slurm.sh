@@ -92,7 +92,7 @@ expect() {
 one="srun --mpi=pmix -w $host -n 4"
 expect '^4 processes of srun, MPI' $one "$program" --exchange 10
 expect '^OK: .* 0 survived' $one "$program" --stage 14
-# Without PMIx, MPI_Init fails or starts four jobs of one rank.
+# Without PMIx, kcp-check must fail: MPI_Init fails, or MPI_COMM_WORLD has one rank only.
 timeout 60 srun --mpi=none -w "$host" -n 4 "$program" --exchange 5 >"$W/output" 2>&1 &&
     wrong "srun without PMIx: $(cat "$W/output")"
 grep -q 'MPI knows of 1\|with-pmi' "$W/output" || wrong "$(cat "$W/output")"

@@ -114,7 +114,7 @@ def options(**o):
 
 
 def draw(seed, cu, H, HV, K, V, o):
-    """Draws inputs and the gradients of o and ht, rounded to the types in `o`."""
+    """Draws inputs and the gradients of o and ht, rounded to the types in options `o`."""
     gen = torch.Generator().manual_seed(seed)
     r = lambda *s: torch.randn(*s, generator=gen, dtype=D)
     T, N = cu[-1], len(cu) - 1
@@ -478,8 +478,8 @@ def conv_outputs(**x):
 
 
 def false_hits(f, calls):
-    """Runs each call alone, then each pair of calls in both orders. Returns how many
-    results of the pairs differ from those of the call alone, and the results alone."""
+    """Runs each call alone, which gives its expected result, then each pair of calls in both
+    orders. Returns how many results of the pairs are wrong, and the expected results."""
     want = []
     for more in calls:
         kcp_torch.release()                   # empties the cache of calls
@@ -625,7 +625,7 @@ def ranks():
         outs.append([h] + [y[n].grad for n in TOKENS])
     for n, a, b in zip(("o",) + TOKENS, *outs):
         close(a, c.shard(b), f"two layers, checkpointed, {n}")
-    # Every rank must have the gradients summed over all ranks.
+    # With reduce_gradients, every rank must have A_log's gradient summed over all ranks.
     A = [x["A_log"].clone().requires_grad_() for _ in range(2)]
     for p, whole in zip(A, (False, True)):
         h, _ = call({n: c.shard(t) if n in TOKENS else p if n == "A_log" else t

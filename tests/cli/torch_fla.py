@@ -4,8 +4,8 @@ Book: chapter 19.  Checked by: itself: the zigzag layout must be refused.
 Next: ../../bench/peers/fla_tests.sh, FLA's own tests on a GPU.
 
 Usage: torch_fla.py DIR [VERSION...]: downloads wheels to DIR. A VERSION may be "newest".
-Each version runs in a separate process. On a CPU, a substitute for Triton's driver lets FLA
-be imported.
+Each version runs in a separate process, on the CPU. A substitute for Triton's driver lets
+FLA be imported without a GPU.
 """
 import importlib.util
 import os

@@ -18,7 +18,7 @@ reported as a second place, because a warpgroup passes a barrier before wgmma.
 threads_alone.tsv lists pairs that are correct, because only threads read the written
 bytes. The exit status is 1 if a pair is not in that list, or a line of the list is not
 found. --plant removes one fence at a time in a copy of the tree. Each removal must give
-a new pair. --print prints the pairs.
+a new pair, except the removals counted in UNSEEN. --print prints the pairs.
 """
 import argparse
 import glob
