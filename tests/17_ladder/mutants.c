@@ -23,7 +23,7 @@ static void decay_by(const double *decay, int K, int V, int flags, double *S)
         for (int v = 0; v < V; v++) S[i * V + v] *= decay[i];
 }
 
-/* Computes one chunk. SWAPPED_KEYS swaps keys 2i and 2i + 1 of w. OTHER_HALF reads u
+/* Computes one chunk. SWAPPED_KEYS swaps columns 2i and 2i + 1 of w. OTHER_HALF reads u
  * of column (v + V/2) % V. z.behind selects earlier rows of w. */
 static void one(const struct kcp_ladder *a, struct cut z, const double *decay,
                 int flags, double *S)
@@ -90,7 +90,7 @@ MUTANT(adds_w, ADDS_W, "v_new = u + w S");
 MUTANT(last_token, LAST_TOKEN, "the state omits the last token of a chunk");
 MUTANT(tail_of_next, TAIL_OF_NEXT,
        "adds rows after the segment's end to the state");
-MUTANT(swapped_keys, SWAPPED_KEYS, "swaps the two keys in each mma register of w");
+MUTANT(swapped_keys, SWAPPED_KEYS, "swaps the two columns in each mma register of w");
 MUTANT(other_half, OTHER_HALF, "reads u of column (v + V/2) % V, not v");
 MUTANT(one_behind, ONE_BEHIND, "reads w of the previous chunk");
 MUTANT(no_h_in, NO_H_IN, "the state starts from 0");

@@ -38,7 +38,7 @@ static int floor_bytes(struct kcp_report *rep)
 KCP_CHECK(check_17_bytes) = { "18_hopper", "floor_bytes",
     "the arrays of a forward take 1282 bytes per token and head", floor_bytes };
 
-/* Returns the operations per token of chapters 03 and 04, two per multiply-add. */
+/* Returns chapter 03's and 04's operations per token and head, 2 per multiply-add. */
 static double operations(int C, int D)
 {
     double n = 0;
@@ -69,8 +69,8 @@ static int floor_operations(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_17_operations) = { "18_hopper", "floor_operations",
-    "chapters 03 and 04 take 6 D^2 + 5 C D + C^2 / 3 operations per token",
-    floor_operations };
+    "chapters 03 and 04 take about 6 D^2 + 5 C D + C^2 / 3 operations per token and "
+    "head", floor_operations };
 
 /* Compares kcp_strip_cost with t(m), the cost in scan steps of m equal strips. */
 static int split(struct kcp_report *rep)

@@ -45,8 +45,8 @@ static inline float times(enum unit f, float a, float b)
     return factor(f, a - a1) * b1 + a1 * factor(f, b - b1) + a1 * b1;
 }
 
-/* exact() (in double) and rounded() (in a unit) replace X = [h | M] by Lambda X + kg^T
- * ([u | 0] - w X). */
+/* exact() (in double) and rounded() (in a unit) replace X = [h | M] by
+ * Lambda X + kg^T ([u | 0] - w X), where Lambda = diag(2^G_last). */
 static inline void exact(const struct chunk *c, double X[K][W])
 {
     static double y[C][W];

@@ -123,7 +123,7 @@ static void wrong_indices(struct kcp_report *rep, const struct kcp_stage *s,
     }
 }
 
-/* Makes calls with a wrong HV, scale, lower_bound, model, KG, T, plan or comm. */
+/* Makes calls with a wrong HV, scale, lower_bound, model, KG, T, NC, plan or comm. */
 static void wrong_relations(struct kcp_report *rep, const struct kcp_stage *s,
                             enum kcp_model model, const struct kcp_plan *plan,
                             const struct kcp_plan *two)

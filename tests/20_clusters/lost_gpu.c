@@ -136,7 +136,7 @@ static int lost_gpu(struct kcp_report *rep)
 {
     const int R = ranks_started() ? 0 : count_gpus();
     if (R < 2) {
-        printf("  (not run: found %d GPUs, needs 2 and no launcher)\n", R);
+        printf("  (not run: uses %d GPUs, needs 2; with a launcher it uses 0)\n", R);
         return KCP_NA;
     }
     shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE,

@@ -69,7 +69,7 @@ static inline double scan(struct wire w, int R, double share)
 }
 
 /* Returns the time of an exchange in two levels: a scan in each node, a scan over nodes
- * (at time node[j], node j has the map of nodes 0..j), one state sent in each node. */
+ * (node j has the map of nodes 0..j at time node[j]), one state sent in each node. */
 static inline double two_levels(int R, int g)
 {
     static double node[4096], next[4096];

@@ -130,8 +130,8 @@ static int poke(char **v)
     return bad ? fail() : 0;
 }
 
-/* Replaces array [R,...] by the sum [...] of its rows. Row r is rank r's part. Fails if
- * rows 0 and 1 are equal, because ranks with different tokens have different parts. */
+/* Replaces array [R,...] by the sum [...] of its rows. Row r is rank r's part. If rows
+ * 0 and 1 are equal, sets nd to 0, so that `add` fails, because parts must differ. */
 static void add_rows(struct npy *a)
 {
     double *x = a->data;

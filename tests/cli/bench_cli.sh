@@ -41,7 +41,7 @@ awk 'BEGIN { FS = OFS = "\t" } NR > 1 { for (i = 1; i <= NF; i++) if ($i == "ok"
     { print }' "$W/a.tsv" >"$W/bad.tsv"
 record() { python3 bench/records.py add "$@" bench-cli-test abc1234 >"$W/out" 2>"$W/err"; }
 record "$W" || wrong "$(cat "$W/err")"
-of() {                         # ROW NAME: a column of the first row that matches
+of() {                         # ROW NAME: prints column NAME of the first row that matches ROW
     awk -F '\t' -v row="$1" -v name="$2" '
         NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i; next }
         $0 ~ row && !n++ { print $(at[name]) }' $kept
@@ -62,7 +62,7 @@ record "$W" || wrong "$(cat "$W/err")"
 
 # If a run cannot become a record, the file of records must stay unchanged.
 cp $kept "$W/before"
-refused() {                    # the words of the error
+refused() {                    # WORDS: checks that `add` fails with one line that contains WORDS
     record "$W" && wrong "accepted: $1"
     [ "$(wc -l <"$W/err")" = 1 ] && grep -q "$1" "$W/err" || wrong "$1: $(cat "$W/err")"
     cmp -s "$W/before" $kept || wrong "the record changed: $1"

@@ -32,7 +32,7 @@ header() {             # FILE DICTIONARY [BYTES]: a .npy header, then BYTES zero
     truncate -s +"${3:-0}" "$1"
 }
 f8="'descr': '<f8', 'fortran_order': False" good="'shape': (13, 2, 3)"
-# Limits virtual memory to 2 GB, except under the address sanitizer, which needs more.
+# $little_memory limits memory to 2 GB, except under the address sanitizer, which needs more.
 little_memory=true
 (ulimit -v 2000000; exec "$B/kcp-run" --version) >/dev/null 2>&1 &&
     little_memory='ulimit -v 2000000'

@@ -14,7 +14,7 @@ make -s -C "$here" B="$B" PREFIX="$W" install >"$W/log" 2>&1 || stop "$(tail -3 
 make -s -C "$here" B="$B" DESTDIR="$W/not/" PREFIX=here install 2>"$W/log"
 [ ! -e "$W/not" ] || stop "a relative PREFIX is accepted"
 make -n -C "$here" CUDA_HOME=none check FULL=0 STRICT=0 | grep -q -- '--full\|--strict' &&
-    stop "FULL=0 has the effect of FULL=1"
+    stop "FULL=0 or STRICT=0 has the effect of 1"
 
 # ---- the library: only kcp_* is visible; it prints nothing, sets no signal
 # handler, and never ends the process

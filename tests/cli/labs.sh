@@ -4,8 +4,8 @@
 #
 # Book: book/labs/STAFF.md.  Checked by: make test, which runs it.
 # Next: ../../book/labs/try.sh, which hands in every lab.
-# Usage: labs.sh BUILD. A broken file is graded by the lab's first row, or with FULL=1 by
-# all rows.
+# Usage: labs.sh BUILD. A broken file is graded by the first `score` row of the .lab file,
+# or with FULL=1 by all rows.
 B=${1:-build} MAKE=${MAKE:-make}
 # Restarts this script through make, which passes its compilers and options to the grader.
 [ -n "$LAB_CFLAGS" ] || exec $MAKE --no-print-directory -s test-labs B="$B"
@@ -92,7 +92,7 @@ grep -q '^Score: 6/6' "$W/output.a" && grep -q '^Score: 0/6' "$W/output.b" && pa
     fail "two concurrent gradings: $(grep Score "$W/output.a" "$W/output.b")"
 grep -q 'hint: .* does not fade the state' "$W/output.b" && pass || fail "$(cat "$W/output.b")"
 
-# ---- a folder of files: a table; a second run grades nothing again
+# ---- a folder of files gives a table; a second run skips unchanged files
 mkdir -p "$W/in/ada" "$W/in/bob" "$W/in/o\"k & s"
 cp "$W/a/04_chunk.c" "$W/in/ada/"; cp "$W/b/04_chunk.c" "$W/in/bob/"
 echo 'this is no C;' >"$W/in/eve.c"; cp "$W/in/eve.c" "$W/in/o\"k & s/04_chunk.c"

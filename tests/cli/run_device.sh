@@ -39,7 +39,7 @@ near() {
               exit bad != "" || !n }' offs >row && pass || fail "$(cat row)"
     tee -a "$table" <row
 }
-each() {                         # rows "name|bound|GPU options|options" of stdin
+each() {                         # calls near for each row "name|bound|GPU options|options"
     while IFS='|' read -r row limit of_gpu options; do
         # shellcheck disable=SC2086
         near "$row" "$limit" "$of_gpu" $layer $options
