@@ -183,7 +183,7 @@ MUTANT(before, BEFORE, "o reads the state before the token's update, not after i
 MUTANT(swapped, SWAPPED, "swaps the layouts [K,V] and [V,K] of all states");
 MUTANT(base_2, BASE_2, "errata 14: uses exp2(g) for exp(g)");
 MUTANT(no_delta, NO_DELTA, "writes v instead of v - S^T k");
-MUTANT(dg_short, DG_SHORT, "dg omits the delta rule's term S^T k");
+MUTANT(dg_short, DG_SHORT, "dg omits the gradient through S^T k of the delta rule");
 MUTANT(overwrites, OVERWRITES,
        "dq has the terms of one value head, not the sum over its group");
 MUTANT(writes_nothing, NOTHING, "returns at once");

@@ -1,4 +1,4 @@
-/* checks.c -- compares values and gradients with those of complex arithmetic.
+/* checks.c -- compares norm, gate, beta and their gradients with complex arithmetic.
  *
  * Book: chapter 02.  Checked by: itself, it can fail.  Next: ref/03_wy.c.
  * The derivative Im(loss(x + i eps)) / eps of loss = <d, output> needs no subtraction,

@@ -148,7 +148,7 @@ static const char *wrong_tables(const struct kcp_plan *p, const struct plan_case
     return NULL;
 }
 
-/* Checks the copies of rows from the batch to shards and back. */
+/* Checks the functions that copy rows from the batch to shards and back. */
 static const char *wrong_rows(const struct kcp_plan *p, int64_t T)
 {
     int64_t whole[MOST], shard[MOST], back[MOST];

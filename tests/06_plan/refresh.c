@@ -95,9 +95,9 @@ static int bounds(struct kcp_report *rep)
     memcpy(is.cu, then, sizeof then);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         EXPECT(rep, kcp_plan_refresh(p, bad[i], &why) == KCP_NA && why &&
-               strstr(kcp_why(), why), "plan %zu does not fit: expected KCP_NA", i);
+               strstr(kcp_why(), why), "plan %zu: expected KCP_NA and a reason", i);
         EXPECT(rep, !plan_wrong(p, &was),
-               "plan %zu is rejected, but changed the old plan", i);
+               "plan %zu was rejected, but changed the old plan", i);
         kcp_plan_free(bad[i]);
     }
     EXPECT(rep, kcp_plan_refresh(p, good, &why) == KCP_OK && !plan_wrong(p, &is) &&
@@ -111,5 +111,5 @@ static int bounds(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_06_refresh_bounds) = { "06_plan", "refresh_bounds",
-    "a refresh with other sizes, ranks or cut sequences returns KCP_NA and leaves the"
-    " plan unchanged", bounds };
+    "a refresh that changes sizes, R or which ranks share a sequence returns KCP_NA and"
+    " leaves the plan unchanged", bounds };

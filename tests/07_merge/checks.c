@@ -248,10 +248,10 @@ static int forms(struct kcp_report *rep)
         }
         kcp_plan_free(a->plan);
     }
-    EXPECT(rep, scattered > 60,
-           "only %d of 400 plans give a rank several ranges, expected over 60",
-           scattered);
-    EXPECT(rep, crossing > 200, "%d of 400 plans are cut, expected over 200", crossing);
+    EXPECT(rep, scattered > 60, "%d of 400 plans have shards out of token order, "
+           "expected over 60", scattered);
+    EXPECT(rep, crossing > 200, "%d of 400 plans cut a sequence, expected over 200",
+           crossing);
     free(a);
     return KCP_OK;
 }

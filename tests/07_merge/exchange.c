@@ -132,8 +132,8 @@ int exchange_on(struct kcp_comm *comm, const struct memory *m, uint64_t seed,
     return err;
 }
 
-/* Returns 0, or 1 if a number is wrong or a rank failed. If `trials` is 0, runs until
- * killed. */
+/* Returns 1 if a number is wrong, a rank fails or no plan cuts a sequence, else 0. If
+ * `trials` is 0, runs until killed or until a rank fails. */
 int exchange_trials(int trials, int R, int device)
 {
     struct whole *a = calloc(1, sizeof *a);

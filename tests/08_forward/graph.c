@@ -3,8 +3,8 @@
  * Book: chapters 08 and 13.  Checked by: three replays on arrays full of NaN.
  * Next: tests/08_forward/layer.c.
  *
- * A call that allocates or makes the host wait cannot be captured. A successful capture
- * therefore proves that forward and backward neither allocate nor wait. */
+ * A call that runs cudaMalloc or makes the host wait cannot be captured. A successful
+ * capture therefore proves that forward and backward do neither. */
 #include "tests/judge/trial.h"
 
 #include <stdlib.h>

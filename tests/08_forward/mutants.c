@@ -2,9 +2,9 @@
  *
  * Book: chapter 08.  Checked by: the judge, which must reject each mutant
  * and pass the twin.  Next: tests/09_chunk_backward/mutants.c.
- * The code is a second implementation of forward. For every exchange form, it
- * gathers one map per rank. Inside a rank, it calls the references of chapters 02, 03
- * and 04. Most errors are in its own code for the work across ranks. */
+ * The code is a second implementation of forward. It ignores the exchange form and
+ * always gathers one map per rank. Inside a rank, it calls the references of chapters
+ * 02, 03 and 04. Most errors are in its own code for the work across ranks. */
 #include "wrong.h"
 
 #include <math.h>
@@ -140,7 +140,7 @@ RECORD(twin, "twin", 0, "correct: runs the mutants' code without a mistake");
 MUTANT(no_M, NO_M, "the state is only h_ext of the nearest rank");
 MUTANT(turned, TURNED, "the fold multiplies by M^T");
 MUTANT(one_less, ONE_LESS, "omits the map of the nearest rank");
-MUTANT(one_more, ONE_MORE, "also applies the map of a rank before the sequence");
+MUTANT(one_more, ONE_MORE, "the fold starts one rank before the sequence's first");
 MUTANT(outward, OUTWARD, "errata 19: applies maps in reverse: nearest rank first");
 MUTANT(first_seq, FIRST_SEQ,
        "errata 6: sends the map of a rank's first sequence, not its last");

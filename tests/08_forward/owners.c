@@ -14,7 +14,7 @@
 
 enum relink {
     BY_SHARD,                  /* takes rank 0's segments, then rank 1's, etc. */
-    UNMIRRORED,                /* takes all ranks' first segments, then the second */
+    UNMIRRORED,                /* takes all ranks' first segments, then their second */
     SWAPPED,                   /* swaps two neighbours with different owners */
 };
 

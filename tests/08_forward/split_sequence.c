@@ -40,7 +40,7 @@ KCP_CHECK(check_08_cheapest) = { "08_forward", "strips_cheapest",
     "strips (parts of a sequence) are whole chunks, and by the cost model no other "
     "number of strips is faster", cheapest };
 
-/* Checks kcp_strip_length on shapes whose fastest length of parts was measured. */
+/* Checks kcp_strip_length on shapes whose fastest strip length was measured. */
 static int named(struct kcp_report *rep)
 {
     static const struct { int HV; int64_t T, strip; } is[] = {
