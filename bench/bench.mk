@@ -24,8 +24,8 @@ ifneq ($(CUDA_HOME),none)
 $B/sanitize-control: bench/sanitize_control.cu $(wildcard cuda/tile/*.cuh)
 	@mkdir -p $(@D)
 	@$(nvcc) $(NVFLAGS) $(gencode) $< -o $@
-# In the build for sanitizers, all lanes of a warp (not only one) arrive at barriers,
-# and threads (not the copy engine) store results.
+# The build for sanitizers avoids what they do not support: one lane's arrival for a whole
+# warp (racecheck), and stores by TMA (initcheck).
 lanes := $(if $(filter sm_90a,$(ARCH)),$B/kcp-check-lanes)
 lanes_obj := $(patsubst %,$B/lanes/cuda/18_hopper/%_sm90.cu.o,\
                 gdn_prepare/chunk_prepare forward_scan/scan maps/maps backward/scans \

@@ -3,7 +3,7 @@
 #
 # Book: chapter 20.  Checked by: its planted mistakes.  Next: ../comm/backend/nccl.c.
 #
-#   make check-gpus, or sh bench/check_gpus.sh [BUILD]      $OUT (BUILD/check_gpus)
+#   make check-gpus, or sh bench/check_gpus.sh [BUILD]   writes to $OUT (BUILD/check_gpus)
 #
 # These jobs run on all GPUs and again on two: every variant of the stages that
 # communicate, random exchanges, and deliberate mistakes in each stage and exchange algorithm.
@@ -23,7 +23,7 @@ if [ "$1" = --job ]; then            # "what<tab>ranks<tab>command"
     seconds=$(($(date +%s) - began))
     says=$(grep -E '^  FAIL|passed|wrong|kcp-check:' "$log" | head -1 | cut -c1-100)
     [ $status != 124 ] || status=late says="LIMIT has passed"
-    grep -q '^nothing ran' "$log" && status=n/a says="n/a: supports no case with several ranks"
+    grep -q '^nothing ran' "$log" && status=n/a says="n/a: supports only one rank"
     printf '%s\t%s\t%s\t%s\t%s\n' "$what" $n $status $seconds "$says" >>"$OUT/rows"
     case $what.$n in [01][0-9]\ *."$ALL") cat "$log" >>"$OUT/judge.txt" ;; esac
     { echo "== $what, $n ranks: status $status, $seconds s"; cat "$log"; } >>"$OUT/log.txt"
@@ -63,7 +63,7 @@ batches() {
             if (i % 16 == 0 || i == count) { print line; line = "" }
         } }'
 }
-jobs_of() {          # ranks; the longest jobs first
+jobs_of() {          # number of ranks: prints jobs, the longest first
     for s in 13 08 16 11 07 15 14; do
         "$B/kcp-check" --list --device --stage $s | while read -r stage variant _; do
             judge "$s $variant" $1 "--quick --stage $s --variant $variant"

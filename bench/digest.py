@@ -8,10 +8,10 @@
 #
 # A variant's digest covers the instructions (cuobjdump -sass) of all GPU functions in its
 # object and in the objects whose host functions it calls. The digest does not depend on the
-# functions' names and order. The digest is "-" if an object is missing or older than one of
-# its sources. Digests of two compilers cannot be compared. Row "comm" has the digest of the
+# functions' names and order. The digest is "-" if a source is missing or newer than its
+# object. Digests of two compilers cannot be compared. Row "comm" has the digest of the
 # exchange's host code. A row "path" has the digest of a row of ref/core/paths.def (of all
-# columns except the names of path and kernel). Column "also" lists older digests that count
+# columns except name, stage and kernel). Column "also" lists older digests that count
 # as equal to the row's digest (bench/results/digests.tsv). A row "alias" has a stage, a
 # kernel's former name and, in column "digest", the kernel's present name.
 import collections

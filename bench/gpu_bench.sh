@@ -9,14 +9,14 @@
 #   python3 bench/records.py add $OUT NAME COMMIT      afterwards: rows of bench/results
 #
 # The script ends after LIMIT (470) seconds. In case a_live, ALL=1 also times slow, early
-# variants. CASES selects names in cases(); the first eight are rows of README.md's table.
+# variants. CASES selects names in cases(); the first eight fill README.md's one-GPU table.
 # Other systems are in folder .peers/ (peers/fetch.sh); a missing system is skipped.
 B=${1:-build} LIMIT=${LIMIT:-470}
 OUT=${OUT:-$B/bench}
 began=$(date +%s)
 left() { echo $((LIMIT - $(date +%s) + began)); }
 log() { echo "gpu_bench.sh: $* ($(left) s left)"; }
-within() {           # seconds to leave, command...: runs the command in the time left
+within() {           # seconds, command...: ends the command `seconds` before LIMIT
     t=$(($(left) - $1)); shift
     [ $t -gt 10 ] || { log "no time left for $2"; return 1; }
     timeout $t "$@"
@@ -74,7 +74,7 @@ fi
 printf 'what\tsays\njudged rows\tKCP_BENCH_WRONG=1 kcp-bench %s: %s of %s rows say FAIL\n' \
     "$wrong" "$fails" "$rows" >"$OUT/notes.tsv"
 
-# Judges all stages at once, a process each, because most time goes to references on the CPU.
+# Judges all stages concurrently, because references on the CPU take most of the time.
 ids="" failed=0
 for s in $(ls cuda/*/v[0-9]*.cu | sed 's#cuda/\([0-9][0-9]\).*#\1#' | sort -u); do
     within 150 "$B/kcp-check" --device --stage "$s" >"$judged/judge.$s" 2>&1 & ids="$ids $!"
@@ -84,7 +84,7 @@ cat "$judged"/judge.* >"$OUT/judge.txt"
 grep -E '^ +(FAIL|MARGINAL|skip)' "$OUT/judge.txt"
 log "judged: $failed stages failed"
 
-# Times KCP's kernels. Rows of other systems are then appended to the file of each case.
+# Times KCP's kernels, one file per case. Programs below append rows of other systems.
 for c in $CASES; do
     options=$(cases | sed -n "s/^$c  *//p")
     newest=--newest

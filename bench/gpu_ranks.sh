@@ -9,8 +9,8 @@
 #
 # For each number of tokens in TOKENS and each exchange algorithm, times a forward that saves
 # for backward, the backward, and a forward that saves nothing. Then times short calls, also
-# as replays of a CUDA graph. If .peers/ has FLA, also times FLA's context parallelism. The
-# script ends after LIMIT (240) seconds; FLA's runs end KEEP (90) seconds earlier.
+# as replays of a CUDA graph. If .peers/ has FLA, also times FLA's context parallelism,
+# for the first of TOKENS. The script ends after LIMIT (240) seconds, FLA's run KEEP (90) earlier.
 B=${1:-build} LIMIT=${LIMIT:-240} OUT=${OUT:-$B/check_gpus} here=$(dirname "$0")
 began=$(date +%s)
 left() { echo $((LIMIT - $(date +%s) + began)); }

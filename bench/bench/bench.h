@@ -13,7 +13,7 @@ extern "C" {
 enum { LENGTHS_MOST = 4096, LENGTHS_TOKENS = 1 << 24 };
 
 struct bench {                         /* options, and measured rates */
-    struct kcp_call call;              /* sizes and options of all ranks together */
+    struct kcp_call call;              /* sizes and options; T: tokens of all ranks */
     enum regime regime;
     int warmup, iters, newest;         /* newest = 1: time one variant per stage */
     int unsaved;                       /* 1: stage 08 saves nothing for stage 13 */
@@ -61,7 +61,7 @@ void runner_close(struct runner *x);
  * caller frees the struct. On failure, prints an error and returns NULL. */
 char *args_of(struct runner *x, const struct kcp_stage *st, const struct kcp_call *c,
               enum kcp_storage as);
-/* Runs the newest variant of each stage in order: stages read earlier results. */
+/* Runs the newest variants of the stages whose results are inputs of other stages. */
 int  runner_chain(struct runner *x);
 /* Runs a variant once. In stage 08 it also saves the data that stage 13 reads. */
 int  runner_once(struct runner *x, const struct kcp_stage *st,
@@ -77,13 +77,13 @@ const struct kcp_variant *runner_choice(const struct runner *x,
 /* Times the layer on all ranks, once for each form (algorithm) of the exchange. */
 int  runner_layers(struct runner *x);
 
-/* Name of form `chain` if kernels write to other GPUs' memory and send no messages. */
+/* Form `chain`, if kernels write to other GPUs' memory instead of sending messages. */
 #define CHAIN_WINDOW "chain_window"
 
 enum { CONV_WIDTH = 4 };               /* taps of the models' convolutions */
 
-/* Microseconds per call: the median, the 10 % and 90 % quantiles, and the median of
- * each part of a layer. If a call does not mark its parts, part[] is 0. */
+/* Microseconds per call: median, 10 % and 90 % quantiles, medians of a layer's parts (0
+ * without marks). X_beside: the call's median, timed alternately with X. */
 enum { FRONT, SUM, EXCHANGE, MAIN, PARTS };
 struct times {
     double median, low, high, part[PARTS], replay, unsent, replay_beside, unsent_beside;

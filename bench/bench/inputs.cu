@@ -103,7 +103,7 @@ static __global__ void draw_all(X *x, long long n, int what, unsigned long long 
     x[i] = (X)y;
 }
 
-// Ranks draw different numbers. Gates of regime `live` depend on T of the whole batch.
+// Ranks draw different numbers. c.T is the whole batch's T: `live` gates depend on it.
 template <class X>
 static int draw_one(struct runner *x, const char *name, size_t n, int what)
 {
@@ -121,7 +121,7 @@ static int draw_one(struct runner *x, const char *name, size_t n, int what)
     return cudaDeviceSynchronize() == cudaSuccess ? KCP_OK : KCP_CUDA;
 }
 
-// ---- chapter 16: q, k and a have unit length; b = -s a, so states decay along a
+// ---- chapter 16: q, k, a have unit length; with DPLR's b = -s a, states decay along a
 template <class X>
 static __global__ void unit_rows(X *x, float sign, int K, unsigned long long seed)
 {
@@ -194,8 +194,8 @@ static int fill_conv(struct runner *x)
     return e ? e : draw_one<float>(x, "bias", D, WEIGHTS);
 }
 
-// A_log and dt_bias are equal on all ranks. With --ranks, draws no states, because
-// other systems support neither initial nor final states in context parallelism.
+// A_log and dt_bias are equal on all ranks. With --ranks, draws no states, because FLA,
+// timed on the same case, supports no states in context parallelism.
 int fill_inputs(struct runner *x)
 {
     typedef __nv_bfloat16 X;
@@ -218,7 +218,7 @@ int fill_inputs(struct runner *x)
     return e || !bench_selects(x->b, stage_find("15")) ? e : fill_spikes(x);
 }
 
-// ---- chapter 17, KDA: exp2(G_last) of each chunk
+// ---- chapter 17, KDA: decay = exp2(G at the chunk's last token)
 static __global__ void chunk_decays(struct kcp_call c, const int *cu, const int *cn,
                                     const int *sc, const float *G, float *decay)
 {

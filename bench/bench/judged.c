@@ -1,12 +1,12 @@
 /* judged.c -- judges a timed variant on a few heads of the timed call.
  *
- * Book: chapter 18.  Checked by: KCP_BENCH_WRONG, a mistake that must fail.
+ * Book: chapter 18.  Checked by: gpu_bench.sh with KCP_BENCH_WRONG: all rows must fail.
  * Next: print.c.
  *
- * Heads are independent, so it is enough to judge four value heads: the first, the
- * last and two between. The heads' rounded inputs come from the GPU. The reference
- * runs on the host in double, on as many ranks as the kernel. Each part (heads or
- * channels) has one thread per rank. Tolerances: as in kcp-check. */
+ * Heads are independent, so it is enough to judge a few value heads (choose_parts). The
+ * heads' rounded inputs come from the GPU. The reference runs on the host in double, on
+ * as many ranks as the kernel. Each part (heads or channels) has one thread per rank.
+ * Tolerances: as in kcp-check. */
 #include "bench.h"
 #include "tests/judge/trial.h"
 #include <cuda_runtime_api.h>
@@ -21,7 +21,7 @@ enum { PARTS_MOST = 4, RANKS_MOST = 8, CHANNELS = 128 };
 struct part {
     struct kcp_call call;
     struct tensor_set set;
-    int64_t from, n;                   /* first head (of q) or channel; their number */
+    int64_t from, n;                   /* first query head or channel; how many */
     int status;
 };
 
@@ -66,7 +66,7 @@ static void *pointer_of(const char *args, const struct kcp_field *f)
     return p;
 }
 
-/* Copies the elements of field f that belong to part t from the GPU. Returns an array
+/* Copies from the GPU the elements of field f that belong to part t. Returns an array
  * of doubles or integers, which the caller frees, or NULL on failure. */
 static void *copy_from_gpu(const struct kcp_stage *st, const struct kcp_field *f,
                            const char *args, const struct part *t,
@@ -133,7 +133,7 @@ static int fetch(struct part *t, const struct kcp_stage *st, const char *args,
 }
 
 /* Selects evenly spaced query heads, from the first to the last, with at most four
- * value heads in total. If a query head has more than four value heads, selects only
+ * value heads in total. If a query head has more than two value heads, selects only
  * the first query head. For a convolution, selects up to four ranges of channels. */
 static void choose_parts(struct side *s, const struct kcp_stage *st,
                          const struct kcp_call *c)

@@ -1,4 +1,4 @@
-/* print.c -- prints per variant and pass the time, and lower bound / time in percent.
+/* print.c -- prints times, and lower bounds in % of the times, per variant and pass.
  *
  * Book: chapter 18.  Checked by: tests/cli/bench_cli.sh.  Next: record.c. */
 #include "bench.h"

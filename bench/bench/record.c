@@ -6,7 +6,7 @@
 #include "bench.h"
 #include <stdarg.h>
 
-/* One line of the table. put() writes a column's name (`has_names` is 1) or cell. */
+/* One line of the table. put() writes a cell or, if has_names is 1, a column's name. */
 struct line { FILE *to; int has_names, n; };
 
 static void put(struct line *x, const char *name, const char *format, ...)

@@ -89,7 +89,7 @@ int runner_once(struct runner *x, const struct kcp_stage *st,
     return e;
 }
 
-/* ---- the time without messages: no overlap of work and exchange can be faster */
+/* ---- time without messages: the least time that overlapping them could reach */
 
 static int no_gather(struct kcp_comm *comm, const void *mine, void *all, size_t bytes,
                      struct CUstream_st *stream)
@@ -220,7 +220,7 @@ const struct kcp_variant *runner_choice(const struct runner *x,
     return p && kcp_variants(st->name, p->kernel, v, 64) ? v[0] : NULL;
 }
 
-/* Times one exchange algorithm. If `by_messages` is 1, ranks only send messages. */
+/* Times one exchange algorithm. If by_messages is 1, kernels write to no other GPU. */
 static int one_form(struct runner *x, const struct kcp_stage *st,
                     const struct kcp_variant *v, const char *form, int by_messages)
 {

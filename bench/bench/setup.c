@@ -50,7 +50,7 @@ int runner_open(struct runner *x, struct kcp_comm *comm)
     x->call.ops = device_memory()->mapops;
     int e = kcp_plan_make(&x->plan, all->N, x->b->cu, comm->R, NULL, L, all->C, 4,
                           &why);
-    if (e) bench_bad("plan", why, "a batch that can be cut");
+    if (e) fprintf(stderr, "kcp-bench: the plan was not made: %s\n", why);
     x->call.plan = x->plan;
     if (!e && cudaStreamCreate(&stream)) e = KCP_CUDA;
     if (!e) x->call.stream = stream;
@@ -88,7 +88,7 @@ char *args_of(struct runner *x, const struct kcp_stage *st, const struct kcp_cal
         const size_t bytes = (size_t)n * store_bytes(f->store, as);
         if (!p) shared_as = f->name;
         if (!field_in(f)) p = device_add(s, shared_as, bytes);
-        const char *wrong = p ? NULL : "is missing, or out of GPU memory";
+        const char *wrong = p ? NULL : field_in(f) ? "is missing" : "was not allocated";
         if (p && device_bytes(s, shared_as) < bytes) wrong = "is too small";
         if (wrong && (p || f->when != KCP_MAYBE)) {
             fprintf(stderr, "kcp-bench: %s: %s %s\n", st->name, shared_as, wrong);
@@ -100,9 +100,9 @@ char *args_of(struct runner *x, const struct kcp_stage *st, const struct kcp_cal
     return args;
 }
 
-/* For each stage, runs the newest variant that supports the shape. For --stage 15,
- * runs only stage 02, which computes the q and k that stage 15 reads. The other
- * stages do not support chunks as long as those of stage 15. */
+/* For each stage in chain[], runs the newest variant that supports the shape. For
+ * --stage 15, runs only stage 02, which computes the q and k that stage 15 reads. The
+ * other stages do not support chunks as long as those of stage 15. */
 int runner_chain(struct runner *x)
 {
     static const char *const chain[] = { "02_gate", "03_wy", "04_chunk", "05_affine",

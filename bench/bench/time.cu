@@ -3,8 +3,8 @@
 // Checked by: a copy and a matrix product of known speed.
 // Next: record.c.
 //
-// The host enqueues all calls and waits once at the end. A layer marks the start of
-// each of its parts (cuda/host/profile_hooks.cuh), and each mark records an event.
+// The host enqueues all calls and waits once at the end. A layer marks the start of its
+// later parts (cuda/host/profile_hooks.cuh), and each mark records an event.
 #include "bench.h"
 #include "cuda/host/profile_hooks.cuh"
 #include <algorithm>
@@ -80,7 +80,7 @@ int time_calls(int (*run)(void *), void *args, struct CUstream_st *stream, int w
     return e;
 }
 
-// Consecutive calls per function: with fewer calls, the GPU would wait for the host.
+// Consecutive calls per function: the GPU may wait for the host only after a switch.
 enum { TURN = 5 };
 static int kind_of(int i) { return i / TURN % 2; }
 
@@ -177,7 +177,7 @@ static int run_gather(void *args)
     return g->comm->all_gather(g->comm, mine, g->all, g->bytes, g->stream);
 }
 
-// Times an in-place all_gather of one map per rank, for comparison with exchanges.
+// Times an in-place all_gather of `bytes` (a map) per rank, a control for exchanges.
 int measure_gather(struct runner *x, size_t bytes)
 {
     struct times t;

@@ -9,8 +9,8 @@ Next: ahead.py.
 FILE.tsv contains kcp-bench's rows of one case. Under torchrun, the program times FLA's context
 parallelism (forward, then forward and backward), and writes the slowest rank's medians. With
 TRITON_CACHE_AUTOTUNING=1, Triton caches the tuner's choice. The first case also compiles and
-tunes kernels, for a minute or two on many cores (ahead.py). If FLA is not installed, the
-program prints one line and the exit status is 0.
+tunes kernels, for a minute or two on many cores (ahead.py). Without a GPU or FLA, the program
+prints one line and the exit status is 0.
 """
 import argparse
 import os
@@ -66,7 +66,7 @@ def passes(case, x, context=None):
         back = common.time_passes(torch, call, x, learned)
     except RuntimeError as e:               # for example an unsupported version of Triton
         if context is not None and "Triton" not in str(e):
-            raise                           # a Triton error occurs on every rank
+            raise                           # unlike others, a Triton error is on all ranks
         print(f"fla_ops.py: {case['model']} backward not run: {str(e)[:200]!r}")
         return alone, None, None
     return alone, back[1], back[2]

@@ -60,14 +60,14 @@ def flash_kda_chunk_kda(q, k, v, g, beta, scale=None, initial_state=None,
                         output_final_state=False, cu_seqlens=None, **o):
     """Calls FlashKDA's forward, which itself computes the bounded gate, sigmoid and norm."""
     import flash_kda
-    takes(not grows(q, k, v, g, beta), "no backward")
+    takes(not grows(q, k, v, g, beta), "only forward")
     takes(o.get("use_gate_in_kernel") and o.get("lower_bound") is not None and
-          -5 <= o["lower_bound"] and o.get("dt_bias") is not None, "its gate alone")
+          -5 <= o["lower_bound"] and o.get("dt_bias") is not None, "only the bounded gate")
     takes(o.get("use_beta_sigmoid_in_kernel") and not o.get("allow_neg_eigval"),
-          "sigmoid alone")
-    takes(o.get("use_qk_l2norm_in_kernel"), "normalised inside alone")
-    takes(q.shape[3] == v.shape[3] == 128 and q.shape[2] == v.shape[2], "128, HV = H")
-    takes(q.dtype == torch.bfloat16, "bfloat16 alone")
+          "only sigmoid(beta)")
+    takes(o.get("use_qk_l2norm_in_kernel"), "only with norm in the kernel")
+    takes(q.shape[3] == v.shape[3] == 128 and q.shape[2] == v.shape[2], "only K=V=128, HV=H")
+    takes(q.dtype == torch.bfloat16, "only bfloat16")
     turn = (lambda x: x) if o.get("state_v_first") else (lambda x: x.transpose(2, 3))
     B, T, H, D = v.shape
     cu = torch.arange(0, (B + 1) * T, T, device=q.device) if cu_seqlens is None \
@@ -87,8 +87,8 @@ def flash_qla_chunk_gated_delta_rule(q, k, v, g, beta, scale=None, initial_state
                                      output_final_state=False, cu_seqlens=None, **o):
     """Calls FlashQLA's kernels; PyTorch computes gate and sigmoid before the call."""
     from flash_qla import chunk_gated_delta_rule
-    takes(q.shape[3] == v.shape[3] == 128, "K = V = 128")
-    takes(q.dtype == torch.bfloat16, "bfloat16 alone")
+    takes(q.shape[3] == v.shape[3] == 128, "only K = V = 128")
+    takes(q.dtype == torch.bfloat16, "only bfloat16")
     norm = bool(o.pop("use_qk_l2norm_in_kernel", False))
     g, beta, _, _ = ready(g, beta, q, k, o)
     return chunk_gated_delta_rule(
