@@ -63,8 +63,8 @@ int wrong_recompute(struct wrong_rank *x)
     return status;
 }
 
-/* Returns 1 if the map of segment j is sent. Maps are sent for segments that are only
- * part of a sequence and, for mutant last_map, for the last segment of each rank. */
+/* Returns 1 if the map of segment j is sent: if the segment is only part of a sequence,
+ * or is its rank's last segment (mutant last_map reads the map of this segment). */
 static int travels(const struct kcp_plan *p, int j)
 {
     const struct kcp_segment *s = &p->seg[j];

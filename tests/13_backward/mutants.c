@@ -146,16 +146,16 @@ MUTANT(last_chunk, "sends only the map of the last chunk", .m11 = &m11_last_chun
 MUTANT(no_exchange, "sets dS to 0 at all cuts", .flags = NO_EXCHANGE);
 MUTANT(neighbour, "dS is only dh_ext of the next segment", .flags = NEIGHBOUR);
 MUTANT(twice, "applies the farthest map twice", .flags = TWICE);
-MUTANT(no_state, "recomputes h from 0, not from the state that forward saved",
+MUTANT(no_state, "after a cut, recomputes h from 0, not from the saved state",
        .flags = NO_H0);
 MUTANT(own_sum, "does not sum dA_log and ddt_bias over ranks", .flags = OWN_SUM);
 MUTANT(all_dh0, "writes dh0 on ranks without the sequence's start", .flags = ALL_DH0);
 MUTANT(empty_0, "sets dh0 of a sequence without tokens to 0", .flags = EMPTY_0);
-MUTANT(as_kv, "in layout [V,K], reads dht and writes dh0 as [K,V]", .flags = AS_KV);
+MUTANT(as_kv, "in layout [V,K], uses h0, dht and dh0 as [K,V]", .flags = AS_KV);
 MUTANT(writes_nothing, "returns at once", .flags = NOTHING);
 
 /* The next variants differentiate (I + L)^-1 by the shorter formula of chapter 18. */
-RECORD(twin_shorter, "twin_shorter", "correct: uses the shorter adjoint",
+RECORD(twin_shorter, "twin_shorter", "correct: uses chapter 18's shorter formula",
        .flags = FLOOR, .wy10 = &m10_shorter);
 MUTANT(no_floor, "divides by beta even if it is 0", .wy10 = &m10_shorter);
 MUTANT(triangle, "dv = A beta x, without transposing A",

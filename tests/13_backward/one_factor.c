@@ -4,10 +4,10 @@
  * and pass the twin.  Next: mutants.c.
  * The mutant imitates a kernel that computes steps of 32 rows from last to first. The
  * kernel stores X = 2^(E - a) dS for dS at a step's end. E is the sum of the step's
- * log2 decays, a the sum up to row 15 and G the sum up to any row. X contains X' of the
- * following step, whose a is a', times 2^(E - a + a'). In fp32 this factor is 0 below
- * 2^-126. This 0 is wrong, because a row needs X / 2^(G - a), which is not small if G
- * is near E. */
+ * log2 decays, a the sum up to row 15 and G the sum up to any row. A term of X is
+ * 2^(E - a + a') X', where a' and X' belong to the following step. In fp32 this factor
+ * is 0 below 2^-126. This 0 is wrong, because a row needs X / 2^(G - a), which is not
+ * small if G is near E. */
 #include "ref.h"
 
 #include <math.h>
@@ -40,8 +40,8 @@ static int step(const struct kcp_backward *a, double **x, enum kcp_pass pass,
     return ref_step(&s);
 }
 
-/* In channels whose decay factor underflows, clears dS after the step of tokens `begin`
- * to `end` - 1. The following step ends at token `next`. */
+/* Sets dS at a step's end to 0 in channels whose decay factor underflows. The step's
+ * tokens are `begin` to `end` - 1, the following step's `end` to `next` - 1. */
 static void underflow(const struct kcp_backward *a, const double *g, int64_t begin,
                       int64_t end, int64_t next, double *dS)
 {

@@ -68,7 +68,7 @@ static inline int64_t turn(const struct wrong_rank *x, int64_t e)
 int wrong_chunk(struct wrong_rank *x, const double *h_in);
 int wrong_recompute(struct wrong_rank *x);
 int wrong_carry(struct wrong_rank *x);
-/* wrong_factors and wrong_states (block.c) read the saved block if OF_BLOCK is set. */
+/* wrong_recompute calls these two functions (block.c) only if OF_BLOCK is set. */
 int wrong_factors(struct wrong_rank *x, struct kcp_gate g, struct kcp_wy y);
 void wrong_states(struct wrong_rank *x);
 /* Cuts this rank's sequences into strips (parts). Returns KCP_NA for several ranks
