@@ -1,4 +1,4 @@
-/* checks.c -- checks the size of forward's saved tensors, and which calls read them.
+/* checks.c -- checks sizes of forward's saved tensors, and which calls may read them.
  *
  * Book: chapter 12.  Checked by: itself, it can fail.  Next: ref/13_backward.c.
  */
@@ -178,5 +178,5 @@ static int bytes(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_12_bytes) = { "12_h0", "bytes",
-    "in each format and mode the tensors of a saved block are aligned and have the "
-    "bytes of their shapes, and the block has no other bytes", bytes };
+    "in each format and mode the tensors of a saved block are aligned and as large "
+    "as their shapes require, and the block has no other bytes", bytes };

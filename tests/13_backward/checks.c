@@ -118,7 +118,7 @@ static void launches(struct kcp_report *rep, const struct kcp_plan *p, int r,
                "rank %d, segment %d: job bits %d in launch 1, %d in 2, expected each "
                "bit of %d once", r, s, first, second, states | KCP_JOB_REVERSE);
         EXPECT(rep, !needed || first & (KCP_JOB_DH_EXT | KCP_JOB_REVERSE),
-               "rank %d, segment %d: dh_ext is needed, but jobs %d do not compute it",
+               "rank %d, segment %d: job bits %d of launch 1 omit the needed dh_ext",
                r, s, first);
         EXPECT(rep, alone || !(first & KCP_JOB_REVERSE) || given,
                "rank %d, segment %d: the reverse scan runs before dS arrives", r, s);

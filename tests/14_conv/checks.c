@@ -97,9 +97,9 @@ static void rows_traffic(const struct trial *t, int r, int back,
     }
 }
 
-/* Counts row by row the bytes that each rank must send, and compares the bytes sent.
- * Backward sends the halo rows of x (again) and of dpre, and gathers the sums of
- * dweight and dbias once. */
+/* Compares the bytes and messages of each rank with a count row by row. Backward sends
+ * the halo rows of x (again) and of the gradient before the activation, and gathers the
+ * sums of dweight and dbias once. */
 static void check_traffic(struct kcp_report *rep, const struct trial *t)
 {
     const struct kcp_call *c = &t->k->call;

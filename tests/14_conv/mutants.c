@@ -303,7 +303,7 @@ MUTANT(local_sum, LOCAL_SUM, "does not sum dweight and dbias over ranks");
 MUTANT(not_causal, NOT_CAUSAL, "y of token t also reads x of token t + 1");
 MUTANT(no_bias, NO_BIAS, "ignores the bias");
 MUTANT(shard_before, SHARD_BEFORE, "takes the halo in shard order, not token order");
-MUTANT(rank_before, RANK_BEFORE, "the halo is the previous rank's last rows");
+MUTANT(rank_before, RANK_BEFORE, "each range's halo is the previous rank's last rows");
 MUTANT(shard_after, SHARD_AFTER,
        "takes the halo of gradients in shard order, not token order");
 MUTANT(no_x0, NO_X0, "uses zeros instead of x0");

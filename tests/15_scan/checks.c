@@ -58,8 +58,8 @@ static double *at(const struct tensor_set *b, const char *name)
     return tensor_find(b, name)->p;
 }
 
-/* Adds g and beta to the inputs, and adds `dot` to do_ of each sequence's last
- * token. */
+/* Stores g, beta and cu_seqlens in b, and adds `dot`, the gradient of a sequence's last
+ * output, to do_ of the sequence's last token. */
 static void add_kda(struct tensor_set *b, const struct kcase *k)
 {
     const struct kcp_call *c = &k->call;

@@ -11,8 +11,8 @@ enum {
     DA_AFTER = 128 * SHARED, DA_LOCAL = 256 * SHARED, SWAPPED = 512 * SHARED
 };
 
-/* Returns the row of G that decays the state read by `a` of token i: row i - 1 (-1: no
- * decay), or row i if flag `wrong` is set and i > 0. */
+/* Vector a of token i multiplies the state after token i - 1. Returns the row of G that
+ * decays this state: i - 1 (-1: no decay), or i if flag `wrong` is set and i > 0. */
 static int at(int i, int wrong)
 {
     return flags & wrong && i ? i : i - 1;

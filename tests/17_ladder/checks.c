@@ -89,8 +89,8 @@ KCP_CHECK(check_17_banks) = { "17_ladder", "banks",
     "ldmatrix takes 4 reads of shared memory per block if rows are padded or "
     "swizzled, and otherwise 16 or 32 reads", banks };
 
-/* Checks that ref_ladder_banks needs four reads per 16 x 16 block. A chunk with K = 128
- * and 16 columns has 2 x 8 x 4 blocks. */
+/* Checks that ref_ladder_banks needs four reads per 16 x 16 block. If V = 16, a chunk
+ * reads w and kg once. Each has 64 rows and K = 128 columns, thus 4 x 8 blocks. */
 static int swizzled(struct kcp_report *rep)
 {
     enum { T = 130, K = 128, V = 16 };
