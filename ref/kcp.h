@@ -109,7 +109,7 @@ struct kcp_segment {
     int64_t begin, end;        /* global tokens */
     int first, last;           /* 1: first, last segment of the sequence */
     int prev, next;            /* neighbours: indices in plan->seg; -1: none */
-    int pre, post;             /* owner changes in its sequence, before and after */
+    int pre, post;             /* how often the sequence changes owner before, after */
     int at;                    /* index in token order: plan->order[at] */
 };
 //< segment
@@ -202,8 +202,8 @@ int  kcp_plan_want(const struct kcp_plan *plan, int j, int backward);
  * dense and begins at the offset item.at, a multiple of 64 bytes. To write tensor "q"
  * directly to the block, call kcp_saved_begin, then kcp_saved_at(saved, "q"). Blocks of
  * KCP_FORMAT_FACTORS contain q and k (not with KCP_SAVE_LIGHT), rstd_q, rstd_k, beta,
- * Aqk, A and h_kept; with reuse_M `maps` (of this rank) and `kept` (maps of all ranks);
- * with KCP_SAVE_ALL G, w, u, v_new, h, and for KDA qg and kg. */
+ * Aqk, A and h_kept; with reuse_M also `maps` (of this rank) and `kept` (maps of all
+ * ranks); with KCP_SAVE_ALL also G, w, u, v_new, h, and for KDA qg and kg. */
 struct kcp_saved_item { char name[16]; uint64_t at, bytes; };
 struct kcp_saved {
     char magic[8], writer[40];         /* "ref" or the variant that wrote the block;

@@ -7,8 +7,8 @@
  * a GPU every array of an args struct is in GPU memory (plan, comm and ops are host
  * structs). A call puts work on args->stream, allocates nothing and returns, so a CUDA
  * graph may capture the call. A call blocks only if ranks share a GPU, or, outside of
- * captures, if ranks compare new options. ACTV arrays (kcp.h) have layer->storage. If
- * that is KCP_F64, ACC arrays are double, else fp32. No function prints or exits. */
+ * captures, if its options or plan are new to comm, because then ranks compare them.
+ * ACTV arrays (kcp.h) have layer->storage. No function prints or exits. */
 #ifndef KCP_LAYER_H
 #define KCP_LAYER_H
 
@@ -49,10 +49,10 @@ int  kcp_layer_gpu(struct kcp_layer *layer, enum kcp_storage storage,
 void kcp_layer_call(const struct kcp_layer *layer, struct kcp_call *call,
                     const struct kcp_plan *plan, struct kcp_comm *comm);
 
-/* These functions return the bytes of the saved block or of a workspace, or 0 if no
- * memory is needed, or if a size or the plan is wrong. Arrays may be NULL, but a->saved
- * (for a convolution also x0, dxt, dweight, dbias) must be NULL if and only if NULL in
- * the later call. Layers that run one after another on one stream may share a
+/* These functions return the bytes of the saved block or of a workspace (0: none
+ * needed, or a size or the plan is wrong). Pass arrays that lack 16-byte alignment;
+ * others may be NULL. But a->saved (of a convolution: x0, xt, dxt, dx0, dweight, dbias)
+ * must be NULL if and only if NULL in the later call. Layers on one stream may share a
  * workspace, but each layer needs a separate saved block until its backward has run. */
 size_t kcp_layer_saved(const struct kcp_layer *layer, const struct kcp_call *call);
 size_t kcp_layer_forward_work(const struct kcp_layer *layer,

@@ -3,7 +3,7 @@
  * Book: all chapters.  Checked by: tests/NN_name/checks.c.  Next: ref/01_step.c.
  *
  * The caller owns all arrays, which are double (indices: int32 or int64) and row major.
- * Each function returns a kcp_status. Its equation is in the comment above its body. */
+ * A function's equation is above its body. All but ref_state return a kcp_status. */
 #ifndef KCP_REF_H
 #define KCP_REF_H
 

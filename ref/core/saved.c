@@ -96,8 +96,8 @@ static int64_t exchange_bytes(const struct kcp_call *a)
 }
 
 /* Fills the header of a block for this call: sizes, then name, offset and bytes of
- * every tensor. `writer` is used only in messages. A number of an ACTV array has `actv`
- * bytes, of an ACC array `acc` bytes. Returns KCP_BAD if the format is unknown or sizes
+ * every tensor. `writer` is used only in messages. A number in an ACTV array has `actv`
+ * bytes, in an ACC array `acc` bytes. Returns KCP_BAD if the format is unknown or sizes
  * are invalid. If sizes are invalid, s->bytes is 0. */
 int kcp_saved_layout_of(struct kcp_saved *s, const struct kcp_call *a, int format,
                         const char *writer, size_t actv, size_t acc)
@@ -147,7 +147,7 @@ size_t kcp_saved_bytes(const struct kcp_forward *a)
 }
 
 /* Writes the header of a saved block of the format `factors`. Returns KCP_BAD if the
- * block is too short. */
+ * block is missing or too short, or if sizes are invalid. */
 int kcp_saved_begin(void *saved, size_t bytes, const struct kcp_call *a,
                     const char *writer, size_t actv, size_t acc)
 {
@@ -190,10 +190,10 @@ static int differs(const struct kcp_saved *s, const struct kcp_saved *want, char
     return 0;
 }
 
-/* Checks that the block has this format and was saved for this call. The save mode and
- * reuse_M may differ from those of the call. Returns KCP_BAD if the block is missing or
- * too short, KCP_MISMATCH if the block has a wrong format or is from another call. On
- * an error, writes the reason to the n bytes of `why`. If n is 0, `why` may be NULL. */
+/* Checks that the block has this format and was saved for this call, but save mode,
+ * reuse_M and `form` may differ. Returns KCP_BAD if the block is missing or too short,
+ * KCP_MISMATCH if it has a wrong format or is from another call. On an error, writes
+ * the reason to the n bytes of `why`. If n is 0, `why` may be NULL. */
 int kcp_saved_check_of(const void *saved, size_t bytes, const struct kcp_call *a,
                        int format, const char *reader, size_t actv, size_t acc,
                        char *why, size_t n)

@@ -146,8 +146,8 @@ static inline double kcp_launches_cost(const struct kcp_cut *c, int n)
     return first * kcp_factors_time(c) + (n - 1) * KCP_LAUNCH;
 }
 
-/* Returns the number of launches with the lowest cost, but at least 2 if the scan can
- * be cut, so that short test cases also have several launches. */
+/* Returns the cheapest number of launches, but at least 2 if the scan can be cut, so
+ * that short test cases also have several launches. */
 static inline int kcp_launches(const struct kcp_cut *c)
 {
     int best = 2;
@@ -357,8 +357,8 @@ static inline int kcp_most_prepared(const struct kcp_call *a, int processors)
 }
 
 /* Returns the chunks per block of chunk_prepare (the kernel that computes factors) with
- * a gate per channel. Up to three chunks hide the latency of loads, if at least four
- * waves of blocks remain. More chunks are used only to keep gridDim.y <= 65535. */
+ * a gate per channel. To hide the latency of loads, a block has two or three chunks if
+ * four waves of blocks remain. It has more only to keep gridDim.y <= 65535. */
 static inline int kcp_prepare_share(int chunks, int heads, int processors)
 {
     const int64_t n = (int64_t)chunks * heads / (4 * 3 * processors);
@@ -404,8 +404,8 @@ static inline int kcp_reverses_first(const struct kcp_call *a, int s, int proces
 /* Returns the scans of segment s in launch 0 or 1, as bits KCP_JOB_*. If `alone` is 1,
  * launch 0 runs all scans. Otherwise the exchange is between the launches. Launch 0
  * runs STATES, and DH_EXT if other ranks need it. Launch 1 runs REVERSE. But if
- * kcp_reverses_first is 1, launch 0 runs REVERSE, and launch 1 runs STATES, which would
- * delay the exchange. With save-all no launch runs STATES. */
+ * kcp_reverses_first is 1, launch 0 runs only REVERSE, and launch 1 runs STATES, so
+ * that STATES does not delay the exchange. With save-all no launch runs STATES. */
 static inline int kcp_scan_jobs(const struct kcp_call *a, int alone, int s, int launch,
                                 int processors)
 {
