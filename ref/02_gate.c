@@ -131,7 +131,7 @@ static void gate_forward_all(const struct kcp_gate *a)
 }
 
 /* Computes all gradients. For A_log and dt_bias, writes one row of sums per segment.
- * Adding these rows in token order gives the same bits for any number of ranks. */
+ * If plan->L > 0, adding these rows in token order gives the same bits for every R. */
 static void gate_backward_all(const struct kcp_gate *a)
 {
     const int HV = a->HV, KG = a->KG, *cu = a->cu;

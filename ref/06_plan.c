@@ -43,7 +43,7 @@ static const char *refuse_ranges(const struct request *a, int64_t T, int R)
         if (a->cuts[0] != 0) return "cuts do not begin with 0";
         for (int r = 0; r < R; r++)
             if (a->cuts[r + 1] < a->cuts[r]) return "cuts decrease";
-        if (a->cuts[R] != T) return "cuts do not end with T";
+        if (a->cuts[R] != T) return "cuts do not end with T, the number of tokens";
     }
     return NULL;
 }

@@ -66,8 +66,8 @@ static int local(struct fore *x)
     return status ? status : ref_wy(&wy);
 }
 
-/* Runs stages 05 and 07, which compute and exchange the maps that later ranks need. On
- * return, x->states [s] is the state at the start of segment s. */
+/* Runs stages 05 and 07, which compute and exchange the maps that later segments need.
+ * On return, x->states [s] is the state at the start of segment s. */
 static int carry(struct fore *x)
 {
     const struct kcp_forward *a = x->a;

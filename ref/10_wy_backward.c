@@ -102,8 +102,8 @@ static void inverse(const struct wy_chunk *x)
 }
 //< solve
 
-/* Computes the gradients through the scores Aqk and L, from pairs of tokens j < i. For
- * these pairs, the exponents in D are <= 0:
+/* Computes the gradients through the scores Aqk and L, from pairs of tokens j < i, for
+ * which the exponents in D are <= 0:
  *   dq2*_i = sum_j dAqk_ij k_j D_ij       dk2_i = sum_j dL_ij k_j D_ij
  *   dkt*_j = sum_i (dAqk_ij q_i + dL_ij beta_i k_i) D_ij
  * The sums with a star omit i = j. For i = j, the terms q dq2 and k dkt are equal and

@@ -236,7 +236,7 @@ static int program(struct backward_rank *x)
  * this rank, dht. Writes dh0 of the sequences that start on this rank, and dA_log and
  * ddt_bias, which are sums over all ranks unless KCP_SUM_LOCAL is set. Recomputes the
  * tensors that are not in `saved`, the block that ref_forward wrote. If a rank fails,
- * all ranks return an error. Returns KCP_MISMATCH if the block has another format. */
+ * all ranks return an error. KCP_MISMATCH: the block does not match the call. */
 int ref_backward(struct kcp_backward *a)
 {
     const int refused = kcp_begin("13_backward", KCP_HOST, a, NULL);

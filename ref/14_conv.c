@@ -21,8 +21,8 @@ struct rows {
  * shard, as if all of sequence n were in the shard. Sequence n has tokens `first` ..
  * `end`-1. Rows of x begin at `start`, which is Wc - 1 tokens before `first` if there
  * is an x0, otherwise `first`. Tokens `low` .. `high`-1 form the run of adjacent
- * segments that includes s. Row t < low is row low_at + t of the halo `before`. Row
- * t >= high is row high_at + t of the halo `after`. */
+ * segments that includes s. Row t, first <= t < low, is row low_at + t of the halo
+ * `before`. Row t >= high is row high_at + t of the halo `after`. */
 struct around { int64_t start, first, end, low, high, low_at, high_at, n; };
 //< rows
 

@@ -1,5 +1,5 @@
-/* 15_repeat.c -- computes outputs of dropped tokens, which repeat an earlier output,
- * and the gradients of these outputs.
+/* 15_repeat.c -- copies an earlier output to each dropped token, and adds the gradient
+ * of each copy to the gradient of the earlier output.
  *
  * Book: chapter 15.  Checked by: tests/15_scan/checks.c.  Next: ref/15_scan.c.
  *
@@ -127,7 +127,7 @@ static int64_t collect(const struct spike_rank *x, int64_t t0, int64_t t1, doubl
 
 /* Sets the row of segment s to the sum of do_ over the dropped tokens at its start,
  * and of dot if the sequence ends with these tokens. The flag is 1 if a token of s is
- * not dropped or the sequence ends in s: no later token repeats an output before s. */
+ * not dropped or the sequence ends in s: tokens after s repeat no output before s. */
 static void first_of(struct spike_rank *x, int s)
 {
     const struct kcp_scan *a = x->a;

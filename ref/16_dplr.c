@@ -52,9 +52,9 @@ static void adjoint(const struct family_token *x, const void *S_, void *dS_)
     }
 }
 
-/* Token i has two rows of the form. Row 2i adds b_i x_i^T to the state, where x_i is
- * S^T a_i. Row 2i+1 adds k_i v_i^T. The exponents of x_i contain G_{i-1} instead of
- * G_i, because a_i reads the state before token i's decay:
+/* Token i has two rows of the form (16_family.h). Row 2i adds b_i x_i^T to the state,
+ * where x_i is S^T a_i. Row 2i+1 adds k_i v_i^T. The exponents of x_i contain G_{i-1}
+ * instead of G_i, because a_i reads the state before token i's decay:
  *   Aab_ij = sum_p a_i b_j exp2(G_{i-1} - G_j), i > j;  Aak_ij has k_j instead of b_j
  *   x = (I - Aab)^-1 (exp2(G_{i-1}) a S + Aak v) = u - w S */
 static void form(const struct family_chunk *x)

@@ -2,7 +2,7 @@
  *
  * Book: chapter 16.  Checked by: tests/16_family/checks.c.  Next: ref/16_gla.c.
  *
- * The exponent of each pair of tokens is <= 0 for every value of the gate. Gradients of
+ * The exponent of a pair of tokens is <= 0, because no gate is positive. Gradients of
  * G that cancel exactly are omitted, as in chapter 10. */
 #include "16_family.h"
 
