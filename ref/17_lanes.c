@@ -131,7 +131,7 @@ static void one_chunk(const struct kcp_ladder *a, struct warp *m, int64_t t0, in
 }
 //< rung
 
-/* Computes all chunks of segment s. */
+/* Computes columns v0 .. v0+15 of head n for all chunks of segment s. */
 static void chunks(const struct kcp_ladder *a, void *m_, double *S, int wide, int s,
                    int n, int v0)
 {

@@ -28,7 +28,7 @@ void warp_mma(struct fragment_d *d, const struct fragment_a *a,
  * Returns the number of reads of shared memory: 4 without bank conflict, at most 32. */
 int warp_ldmatrix(double (*x)[8], const double *shared, const int *byte, int trans);
 
-/* Copies S [16,wide] to wide / 8 tiles of D. If `out` is 1, copies the tiles to S. */
+/* Copies S [16,wide] to wide / 8 tiles of D or, if `out` is 1, the tiles to S. */
 void warp_state(struct fragment_d *tiles, double *S, int wide, int out);
 
 /* Copies rows of up to 64 numbers, `stride` apart, to a 64 x 64 tile, as the copy

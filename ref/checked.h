@@ -49,7 +49,7 @@ extern const struct kcp_member kcp_members[];
 extern const int kcp_nmembers;
 /* Returns 1 if call c reads or writes the field. */
 int field_used(const struct kcp_field *f, const struct kcp_call *c);
-/* Returns 1 if `list`, separated by `between`, contains `word`. `list` may be NULL. */
+/* Returns 1 if `list` (may be NULL) contains `word`. `between` has the separators. */
 int has_word(const char *list, const char *word, const char *between);
 
 /* Between enter and leave, inside a checked call, no call of this thread is checked. */

@@ -61,7 +61,7 @@ struct kcp_comm {
     int  (*show)(struct kcp_comm *, const void *mine, void *all, size_t bytes,
                  struct CUstream_st *);
     int show_waits;            /* 1: show() also waits for the stream */
-    uint64_t agreed[8];        /* if show_waits: digests of calls not compared again */
+    uint64_t agreed[8];        /* if show_waits: digests of calls already compared */
     int agreements;
     struct kcp_window *window; /* memory that other ranks can write; NULL: none */
 };
@@ -237,9 +237,9 @@ int     kcp_halo_states(const struct kcp_halo *h, void *states);
  *
  * kcp_segment_sum adds the rows of part [NS,n], one row per segment, over all segments
  * of all ranks in token order. Every rank gets sum [n], in host memory. If R > 1, each
- * all_gather collects at most 1 MiB, or one column. A canonical plan gives the same
- * bits for every R. kcp_parameter_sum computes this sum with the plan and comm of call
- * c. With KCP_SUM_LOCAL, it adds only this rank's rows and sends no message. */
+ * all_gather collects at most 1 MiB (one column, if larger). A canonical plan gives the
+ * same bits for every R. kcp_parameter_sum computes this sum with the plan and comm of
+ * call c. With KCP_SUM_LOCAL, it adds only this rank's rows and sends no message. */
 int kcp_segment_sum(const struct kcp_plan *plan, struct kcp_comm *comm,
                     const double *part, int64_t n, double *sum);
 struct kcp_call;

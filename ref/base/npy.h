@@ -36,11 +36,11 @@ typedef int npy_refuse(const struct npy *head, void *arg);
 int  npy_read_if(const char *path, struct npy *in, npy_refuse *refuse, void *arg,
                  char *why, size_t n);
 
-/* Writes a file. out->kind is F64, F32, I64 or I32. F32 rounds numbers to nearest even,
- * and I32 writes only the lower 32 bits of each number. */
+/* Writes a file. out->kind is F64, F32, I64 or I32. F32 rounds to nearest, ties to
+ * even. I32 writes only the lower 32 bits of each number. */
 int  npy_write(const char *path, const struct npy *out, char *why, size_t n);
 
-/* Returns a shape's number of elements, or -1 if the elements do not fit in memory. */
+/* Returns a shape's number of elements, -1 if a size is < 0 or the number >= 2^60. */
 int64_t npy_count(int nd, const int64_t *dim);
 /* Writes the shape, e.g. "[3,4,5]", to s [n]. Returns s. */
 char *npy_shape(int nd, const int64_t *dim, char *s, size_t n);

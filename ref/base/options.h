@@ -35,9 +35,9 @@ struct option_table {
     void (*help)(void);        /* prints the help to stdout */
 };
 
-/* Sets the members of the given options. Other members do not change. Returns
- * OPTIONS_DONE if help or version was printed. On an error, returns OPTIONS_BAD and
- * writes one line to `why`, "--name: found 'x', expected y". */
+/* For each option in argv, sets its member of *into. Other members do not change.
+ * Returns OPTIONS_DONE if help or version was printed. On an error, returns OPTIONS_BAD
+ * and writes one line to `why`, "--name: found 'x', expected y". */
 enum { OPTIONS_READ, OPTIONS_DONE, OPTIONS_BAD };
 int options_read(const struct option_table *t, int argc, char **argv, void *into,
                  char *why, size_t n);

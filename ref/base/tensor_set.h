@@ -19,11 +19,11 @@ struct tensor {
     int64_t dim[4], n;
     enum kcp_store store;
     void *p;
-    /* The tensor's file, used by kcp-run. */
+    /* Only kcp-run uses the following members. */
     char file[24];
     const char *shape;             /* e.g. "T HV V" */
     int out, copies;               /* copies: R if each rank has a copy, otherwise 1 */
-    int by_rank;                   /* 1: [R,...], row r sums over rank r's tokens */
+    int by_rank;                   /* 1: [R,...], row r is a sum over rank r's tokens */
 };
 struct tensor_set { int n; struct tensor t[80]; };
 

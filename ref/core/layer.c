@@ -344,8 +344,8 @@ static int run_layer(const struct kcp_layer *layer, const struct kcp_variant *v,
     const struct kcp_call *c = args[0];
     char none[200] = "", other[160] = "";
     int rank = 0;
-    if (!v) return kcp_refuse(KCP_BAD, "the layer lacks this pass: make the layer "
-                              "with kcp_layer_ref or kcp_layer_gpu");
+    if (!v) return kcp_refuse(KCP_BAD, "the layer has no kernel for this call: make "
+                              "the layer with kcp_layer_ref or kcp_layer_gpu");
     for (int i = 0; i < n; i++) {
         const int refused = kcp_begin(v->stage, v->where, args[i], NULL);
         if (refused) return refused;
