@@ -28,8 +28,8 @@
 // With 8K / C for the decay, the sum is 3152 bytes at K = V = 128. For 8192 tokens of
 // 96 heads this traffic takes 0.58 ms at 4.3 TB/s.
 //
-// The factors of a chunk are swizzle128 tiles (cuda/tile/swizzle.cuh) and the triangles
-// A beta and Aqk, contiguous and in wgmma's byte order, so that few bulk copies load a
+// A chunk's factors, swizzle128 tiles (cuda/tile/swizzle.cuh) and the triangles A beta
+// and Aqk, are contiguous and in wgmma's byte order, so that few bulk copies load a
 // chunk. Global memory holds only the ten 16x16 blocks on and below a triangle's
 // diagonal (5 KiB instead of 8), by block columns. Block column J has rows 16 J to 63,
 // 32 bytes each, in wgmma's 32-byte swizzle. In shared memory the other blocks are 0.
@@ -78,7 +78,7 @@ static_assert(sizeof(struct chunk_factors<64>) == 388 * 64 + 10240
                   && sizeof(struct chunk_factors<128>) == 388 * 128 + 10240
                   && sizeof(struct gdn_head_factors) == 11040
                   && sizeof(struct gdn_qk_rows<64>) == 256 * 64,
-              "as in ref/core/saved.def");
+              "sizes must match ref/core/saved.def");
 
 // Parameters of the forward kernels: the layer's call and the arrays in the workspace.
 // A stretch is the token range of one scan: a segment, or a strip (part) of a segment.
@@ -97,7 +97,7 @@ struct forward_params {
     int kept;                            // rows of h_kept
     int first, count;
     void *carry;                         // states [HV,K,V] between two windows
-    // Parts of the block saved for backward that these kernels write, or NULL.
+    // Parts of the memory block saved for backward that these kernels write, or NULL.
     // `rstd_q`, `rstd_k` and `beta` have 64 rows per chunk and head. Rows past a
     // stretch's end are 0. If a block is saved, `factors` points into the block.
     struct { float *rstd_q, *rstd_k, *beta; void *h_kept; } saved;

@@ -31,7 +31,7 @@ struct step_record {
     float unused[32];
 };
 
-static_assert(sizeof(struct step_record) == 45568, "as in ref/core/saved.def");
+static_assert(sizeof(struct step_record) == 45568, "must match ref/core/saved.def");
 
 // Returns the byte offset of element (i, v). `i`: key row of `state`, or token of `w`.
 static __device__ __forceinline__ int core_offset(int i, int v)

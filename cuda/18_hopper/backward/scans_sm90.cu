@@ -49,7 +49,7 @@ static int launch_scans(const struct backward_params *x, const CUtensorMap *dO)
     const size_t states = sizeof(struct states_storage<K, WGS, kda>);
     const size_t reverse = sizeof(struct reverse_storage<K, WGS, kda>);
     const size_t bytes = states > reverse ? states : reverse;
-    static_assert(bytes <= 227 * 1024, "on chip");
+    static_assert(bytes <= 227 * 1024, "one block must fit");
     const struct forward_params f = forward_of(x);
     const dim3 grid(x->njobs * x->a.HV, 1, x->a.V / (64 * WGS));
     return launch_clusters(backward_scan_kernel<K, WGS, kda, blocks>, bytes, grid,

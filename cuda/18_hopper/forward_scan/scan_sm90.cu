@@ -463,7 +463,7 @@ static int launch_scan_blocks(const struct forward_params *x,
 {
     const size_t bytes = sizeof(struct scan_storage<K, WGS, OUTPUT_SCAN, kda>);
     const size_t keeping = sizeof(struct keeping_storage<K, WGS, kda>);
-    static_assert(bytes <= 227 * 1024 && keeping <= 227 * 1024, "on chip");
+    static_assert(bytes <= 227 * 1024 && keeping <= 227 * 1024, "one block must fit");
     const dim3 grid(x->a.HV, x->a.NS, x->a.V / (64 * WGS));
     const int threads = 128 * WGS + 128;
     if (to)
