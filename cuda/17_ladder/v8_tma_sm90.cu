@@ -10,7 +10,7 @@
 // waits only for its own products, so one of the two warpgroups computes while the
 // other warpgroup waits. The loop has no block-wide barrier: `full` completes when the
 // bytes of a stage have arrived, and `empty` when all consumers have read these bytes.
-// One thread issues seven copies per chunk, whereas in v7 256 threads issue 3104.
+// One thread issues seven copies per chunk. The 256 threads of v7 issue 3104 copies.
 //> storage
 enum { STAGES = 4, CONSUMERS = 256 };
 

@@ -19,12 +19,12 @@
 // The anchor b of a subchunk (16 tokens) and channel is an integer near the middle of
 // the range of G. For i in subchunk I and j in subchunk J, D_ij = exp2(G_i - b_I)
 // exp2(b_I - b_J) exp2(b_J - G_j). The middle factor is a power of two, so each operand
-// is rounded only once. Without dG_last, dG_i is q_i times the first two terms of dq_i,
-// plus k_i times the first two terms of dk_i, minus k_i times the next two terms of
-// dk_i. In dG, the bf16 operands qf and kf of the sums over j > i multiply the sums
-// over j < i, and the operand kb of the sums over j < i multiplies the sums over j > i.
-// So each pair (i, j) adds a product to row i of dG and subtracts exactly the same
-// product from row j.
+// is rounded only once. Before the terms of G_last (dG_last) are added to the last row,
+// dG_i is q_i times the first two terms of dq_i, plus k_i times the first two terms of
+// dk_i, minus k_i times the next two terms of dk_i. In dG the bf16 operands replace q
+// and k: qf and kf multiply the sums over j < i, which contain kb, and kb multiplies
+// the sums over j > i, which contain qf and kf. So each pair (i, j) adds a product to
+// row i of dG and subtracts exactly the same product from row j.
 struct operands {
     pairs_of_tokens kb, kf, qf; // k exp2(b-G), k exp2(G-b), q exp2(G-b)
 };
@@ -103,9 +103,9 @@ static __device__ __forceinline__ void power_between(const struct anchors &b, in
     }
 }
 
-// `make_operands` replaces each G in its array `G` by exp2(G - b), with anchor b.
-// The column factor is 1 / exp2(G - b). On the underflow path, exp2(G - b) may be 0, so
-// the array holds G - b.row.
+// `make_operands` replaces each G in its array `G` by the row factor exp2(G - b), with
+// anchor b. The column factor is exp2(b - G). On the underflow path the row factor may
+// be 0, so the array holds G - b.row.
 template <int underflow>
 static __device__ __forceinline__ float row_factor(float G)
 {
@@ -445,8 +445,8 @@ static __device__ __forceinline__ void store_dots(const pairs_of_tokens &q,
     *(float2 *)&part[CHUNK + 2 * lane] = sum_over_channels(of_k);
 }
 
-// Replaces each norm by the factor of the norm's gradient: -rstd^2 sum(q dq) for q,
-// -rstd^2 sum(k dk) for k, or 0 without l2norm.
+// Replaces each norm by stage_rows' factor f: dq += f q with f = -rstd^2 sum(q dq), and
+// dk += f k with f = -rstd^2 sum(k dk). Without l2norm, f is 0.
 template <int K>
 static __device__ __forceinline__ void projection_factors(int l2norm,
                                                           const float *dots,

@@ -133,7 +133,7 @@ static __device__ __forceinline__ void sum_from_the_end(float (*x)[4])
         }
 }
 
-// Returns dx, the gradient of the raw gate x, of an element with gate gradient dg. Adds
+// Returns an element's gradient dx of the raw gate x, given dg, the gradient of g. Adds
 // a term of dA_log to *dA. Both results lack a factor that is equal for all elements of
 // a head. The caller multiplies by this factor, which gives, with lb = lower_bound:
 //     bounded   dx = dg lb exp(A_log) s (1 - s), s = 1 / (1 + 2^u);  dA_log += dx y

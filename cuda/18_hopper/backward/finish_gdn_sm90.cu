@@ -278,8 +278,8 @@ static __device__ __forceinline__ void store_gdn_rows(
     mbarrier_arrive(&smem.empty[GDN_QK + stage]);
 }
 
-// Called by one warpgroup. Computes the gradients of one chunk and value head. The sums
-// dq and dk stay in registers until the last value head of the query/key head.
+// Computes the gradients of one chunk and value head in a warpgroup's 64 channels. The
+// sums dq and dk stay in registers until the last value head of the query/key head.
 template <int K>
 static __device__ __forceinline__ void finish_gdn_chunk(
     const struct backward_params &x, const struct block_chunk &i, int pair,

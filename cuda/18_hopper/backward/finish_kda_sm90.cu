@@ -34,7 +34,7 @@ static __device__ __forceinline__ void finish_triangles(
     store_triangle<K>(1, 1.0f, of, d, smem);
 }
 
-// Returns a block's part of the scratch, where sums over value heads are stored.
+// Returns the address in the scratch of this thread's sums over value heads.
 template <int K>
 static __device__ __forceinline__ float4 *sums_of_block(const struct backward_params &x)
 {
@@ -67,11 +67,11 @@ static __device__ __forceinline__ void add_to_group(float4 *sums, int threads,
         }
 }
 
-// A warpgroup computes the gradients of one chunk and value head. If `whole` is 1, the
-// chunk has 64 rows. The code for a partial last chunk needs more registers and is
-// compiled separately. If `unread` is 1, this thread issued TMA stores of the previous
-// chunk's rows, and must release the stage when TMA has read the rows. Returns `unread`
-// for the next chunk.
+// Computes the gradients of one chunk and value head in a warpgroup's 64 channels. If
+// `whole` is 1, the chunk has 64 rows. The code for a partial last chunk needs more
+// registers and is compiled separately. If `unread` is 1, this thread issued TMA stores
+// of the previous chunk's rows, and must release the stage when TMA has read the rows.
+// Returns `unread` for the next chunk.
 template <int K, int underflow, int form, int whole>
 static __device__ __forceinline__ int finish_chunk(const struct backward_params &x,
                                                    const struct finish_maps &from,
@@ -115,8 +115,8 @@ static __device__ __forceinline__ int finish_chunk(const struct backward_params 
     wgmma_tiles_wait(d);
     named_barrier_sync(CONSUMERS_SYNC, CONSUMERS); // the triangles are stored
     // Each consumer arrives once per chunk, after full[PART_h] has completed. The dbeta
-    // warp releases h only after this barrier, so no consumer can arrive twice before
-    // the dbeta warp has passed.
+    // warp releases h only after DIAGONAL_STORED, so no consumer can arrive twice
+    // before the dbeta warp has passed.
     named_barrier_arrive(DIAGONAL_STORED, CONSUMERS + 32);
     float dG[8][4], dk[8][4], last[2] = {}, star[2];
     scale_columns_of_W<K>(of, b, G_last, d);
@@ -299,8 +299,8 @@ static int launch_with_underflow(const struct backward_params *x,
     return status ? status : launch_finish<K, 1, form>(x, from, marks, blocks);
 }
 
-// The underflow pass (finish_gate.cuh) processes the marked pairs. Bounded gates need
-// no such pass: lower_bound >= -5, so 16 tokens decay by a factor above 2^-116.
+// The underflow pass (finish_gate.cuh) processes marked (chunk, head) pairs. Bounded
+// gates skip the pass: lower_bound >= -5, so 16 tokens decay by a factor above 2^-116.
 template <int K>
 static int finish_of_K(const struct backward_params *x, unsigned char *marks,
                        int blocks)

@@ -23,7 +23,7 @@ struct finish_threads {
 };
 
 // Named barriers. All consumers reach CONSUMERS_SYNC several times per chunk. The
-// comment at each call says what the barrier separates. WARPGROUP_SYNC + w synchronizes
+// comment at each call says what is complete then. WARPGROUP_SYNC + w synchronizes
 // warpgroup w. Consumers arrive at DIAGONAL_STORED after storing the diagonal of dv
 // v_new^T. The warp that computes dbeta waits for this arrival.
 enum { CONSUMERS_SYNC = 1, WARPGROUP_SYNC = 2, DIAGONAL_STORED = 4 };
@@ -40,8 +40,8 @@ static __device__ __forceinline__ struct mma_coords mma_coords_of_thread(void)
     return { lane / 4, lane % 4 * 2, thread / 32 % 4, thread / 32 * 16 + lane / 4 };
 }
 
-// The iteration state of a block. A block processes every gridDim.x-th pair of a chunk
-// and a query/key head, and all value heads of each pair. `chunk` numbers the
+// The iteration state of a block. A block processes every gridDim.x-th (chunk,
+// query/key head) pair, with all value heads of each pair. `chunk` numbers the
 // combinations of pair and value head from 0.
 struct block_chunk {
     int pair, head, chunk;
@@ -185,7 +185,7 @@ static __device__ __forceinline__ void store_tile(const unsigned char *tile, bf1
 static __device__ __forceinline__ float dbeta_raw_of(enum kcp_beta_form form,
                                                      float beta, float dv_v_new)
 {
-    const float least = 9.094947e-13f; // 2^-40; |beta| is less only past the end
+    const float least = 9.094947e-13f; // 2^-40; past the chunk's end beta is 0
     const float b = fabsf(beta) < least ? copysignf(least, beta) : beta;
     const float dbeta = dv_v_new * __fdividef(1.0f, b) * __fdividef(1.0f, b);
     if (form == KCP_BETA_RAW) return dbeta;

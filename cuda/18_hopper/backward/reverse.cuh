@@ -136,7 +136,7 @@ static __device__ __forceinline__ void send_dS(struct reverse_out &to,
 // ---- one gate per channel (KDA)
 //
 // dU = kg dS + Aqk^T dO, dv = (A beta)^T dU, dS <- Lambda dS + scale qg^T dO - k~^T dv,
-// k~ = exp2(G) k. The critical path is dU, dv and k~^T dv; qg^T dO overlaps with dv.
+// as in storage.cuh. The critical path is dU, dv and k~^T dv; qg^T dO overlaps with dv.
 template <int K, int WGS>
 static __device__ __forceinline__ void kda_reverse_step(
     typename reverse_storage<K, WGS, 1>::stage &s, const float *decay,

@@ -66,8 +66,8 @@ struct backward_params {
     // KDA's `finish` keeps here its underflow marks and, if HV > H, sums of dq and dk
     // over the value heads of a query/key head. Aligned to 256 bytes.
     void *scratch;
-    // The jobs of a launch, those of long stretches first: SCAN_JOBS times the index of
-    // a stretch (a segment, or a strip: part of a segment), plus an enum scan_job.
+    // The jobs of a launch, those of long stretches first. A job is SCAN_JOBS times the
+    // index of a stretch (a segment, or a strip: part of one), plus an enum scan_job.
     const int *jobs;
     int njobs;
     // `first`: the state before each stretch. `last`: the gradient of the state after

@@ -212,7 +212,7 @@ static __device__ __forceinline__ void zero_rows(unsigned char *tile, int len)
         *(uint4 *)(tile + i * 16) = make_uint4(0, 0, 0, 0);
 }
 
-// Stores the gradient of token i's raw beta in step s. dv_w = rstd_k_i dv_i . v_new_i.
+// Stores the raw beta's gradient for token i of step s. dv_w = rstd_k_i dv_i . v_new_i.
 static __device__ __forceinline__ void put_dbeta(const struct backward_one_params &x,
                                                  const struct backward_walk &w, int s,
                                                  int i, float dv_w,

@@ -49,9 +49,9 @@ static __device__ __forceinline__ void sum_from_step_end(float (*dG)[4], float *
         }
 }
 
-// Stores the gradient dx of the raw gate, computed from dg. Adds the terms of dA_log
-// and ddt_bias to `sums`, without the factors that are equal for all tokens of a head.
-//     dx = dg lower_bound exp(A_log) p (1 - p), p = 1 / (1 + 2^u);  dA_log += dx u
+// Stores dx, the gradient of the raw gate x. Adds dx for ddt_bias and dx (x + dt_bias)
+// for dA_log to `sums`, without the factors that all tokens of a head share.
+//     dx = dg lower_bound exp(A_log) p (1 - p), p = 1 / (1 + 2^u), u: bounded_gate
 struct parameter_sums { float dA[2], ddt[2]; };
 
 template <int whole>

@@ -14,9 +14,9 @@
 
 // One block processes a sequence of one value head from the last step of 32 tokens to
 // the first. G is the sum of log2 decays from the step's start to a row, and E is G of
-// the last row. step_record.cuh defines a, qf, kf, kb, and the record of a step, which
-// forward stored: w, Ab, Aqk. With F = 2^(G - a), Sa = 2^a S and dSa = 2^(E - a) dS
-// (dS at the end of the step), the equations of a step contain no decay:
+// the last row. step_record.cuh defines the symbols a, qf, kf, kb, and the record of a
+// step, which forward stored: w, Ab, Aqk. With F = 2^(G - a), Sa = 2^a S and dSa =
+// 2^(E - a) dS (dS at the end of the step), the equations of a step contain no decay:
 //
 //     dU  = kb dSa + Aqk^T dO        dv  = Ab^T dU
 //     dSa <- dSa + qf^T dO - kf^T dv
@@ -28,7 +28,7 @@
 //     dg  = sums of dG from the step's end + sum_v Sa dSa + sum_i kb_i (dSa w)_i
 //     dq  = q_factor F dqf, dk = rstd_k F dkf + dkb / F, minus terms of the norms
 //
-// Each step first multiplies dSa by 2^(E - a + a'), where a' is a of the step with the
+// Each step first multiplies dSa by 2^(E - a + a'), where a' belongs to the step of the
 // following 32 tokens. Each operand is rounded once, and both the products and dG
 // use the rounded operand, so that terms that cancel in dG cancel exactly.
 //
@@ -74,7 +74,7 @@ struct backward_one_storage {
     unsigned char state[32768];
     unsigned char triangles[4096];       // 32 rows of dA, then 32 rows of dB
     struct token_factors factors[FACTORS];
-    // Per channel, `sum_to_anchor` is a, `anchor` is 2^a and `decay` 2^(E - a + a'). If
+    // Per channel: `sum_to_anchor` = a, `anchor` = 2^a, `decay` = 2^(E - a + a'). If
     // deep[..][i] is set, then in channels 32 i to 32 i + 31 `decay` is 2^(E - a),
     // because 2^(E - a + a') could underflow.
     float sum_to_anchor[2][128], anchor[GATED][128], decay[GATED][128];

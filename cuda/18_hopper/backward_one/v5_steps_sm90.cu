@@ -1,4 +1,4 @@
-// v5_steps_sm90.cu -- the whole KDA backward in one kernel, one block per head.
+// v5_steps_sm90.cu -- KDA's backward in one kernel, one block per head and sequence.
 // Book: chapter 18, "Backward in one kernel".  Checked by: tests/13_backward/checks.c.
 // Next: ../step_record.cuh.
 #include "cuda/host/mapops.cuh"
