@@ -213,7 +213,7 @@ static __device__ __forceinline__ int block16_offset(void)
 static __device__ __forceinline__ void store_inverse_block16(
     int J, const float (*d)[4], const float *beta, unsigned char *to)
 {
-    const int g = lane_id() / 4;         // re-read: no address stays in a register
+    const int g = lane_id() / 4;         // lane_id() is read again to free registers
     const float b[2] = { beta[J * SUBCHUNK + g], beta[J * SUBCHUNK + 8 + g] };
     #pragma unroll
     for (int h = 0; h < 2; h++) {

@@ -14,7 +14,7 @@
 // (row 15). The running sums of these warps start at -a, where a is the sum of log2
 // decays over these rows.
 struct gate_place {
-    int half, quarter, far, first;       // first: byte offset of the lane's row 0
+    int half, quarter, far, first;       // first: byte offset of the lane's 8 rows
     struct gate_constants f[2];
 };
 

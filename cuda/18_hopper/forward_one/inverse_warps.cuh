@@ -67,7 +67,7 @@ static __device__ __forceinline__ float decay_to_row(struct gate_constants f, fl
     return G;
 }
 
-// ---- A beta: (I + L)^-1 from 8x8, 16x16 and 32x32 blocks, as in chunk_prepare.cuh
+// ---- A beta: A = (I + L)^-1 [32,32], from inverses of 8x8, then of 16x16 blocks
 //
 // Before A beta is stored, `Ab` holds the two diagonal 16x16 blocks in fp32: row i of
 // block b is at byte 1024 b + 64 (i ^ b), in swizzled pieces of 16 bytes.

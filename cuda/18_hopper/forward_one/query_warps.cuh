@@ -159,7 +159,7 @@ static __device__ __forceinline__ void query_warp(const struct head_params &x,
         raw_gate = row_value(x, w, x.f.a.g_raw, row);
         const float to_row = ex2_approx(G - anchor), from_row = ex2_approx(anchor - G);
         const float to_state = ex2_approx(G), to_end = ex2_approx(last - G);
-        mbarrier_wait(&smem.raw[st], at.phase);    // the scan has read the old factors
+        mbarrier_wait(&smem.raw[st], at.phase);    // loads wait for the scan's reads
         smem.decay[st][lane] = to_end;
         if (lane == STEP_ROWS - 1) smem.decay[st][STEP_ROWS] = to_state;
         if ((c + 1) * STEP_ROWS > w.len) zero_step_rows(s, w.len - c * STEP_ROWS);

@@ -19,12 +19,12 @@
 // state. Registers hold Sa = 2^a S, so that o = qf Sa + Aqk v_new and Sa += kb^T v_new
 // need no other operands. The kernel accepts only bounded gates: with g >= -5 exponents
 // reach +-115, which bf16 can represent. Between two steps Sa is multiplied by 2^(E - a
-// + a'), where a' is a of the next step. Norms multiply rows and are not part of
-// the products. GDN has one gate per head, so q and k are not scaled, and decays also
-// multiply rows.
+// + a'), where a' is a of the next step. Reciprocal norms multiply rows and columns of
+// results, not operands. GDN has one gate per head, so its decays also multiply
+// results, and its operands are the raw q and k.
 //
 // Limit: if 16 consecutive tokens have g = -5, elements of q and k must be below 2^12
-// in magnitude, because then kb can be k times 2^115, and qf q times 2^108.
+// in magnitude, because then kb can be 2^115 k, and qf can be 2^108 q.
 enum {
     STEP_ROWS = 32,
     STEP_STAGES = 6,

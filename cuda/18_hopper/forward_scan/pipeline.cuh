@@ -313,7 +313,7 @@ static __device__ __forceinline__ void tma_load_stage(
 // lane. The rows are too short and too many for TMA. Rows past the end become 0.
 template <int WGS, int lanes>
 struct v_rows {
-    const bf16 *v;                       // this lane's 16 bytes of its first row
+    const bf16 *v;                       // this lane's 16 bytes of the chunk's row 0
     int64_t ld;
     int left;
 

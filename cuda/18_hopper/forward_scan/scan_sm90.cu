@@ -85,7 +85,7 @@ struct keeps_nothing {
 template <int K>
 struct keeps_states {
     unsigned char (*staged)[TILE_BYTES];         // K / 64 tiles of h, one of v_new
-    unsigned char *h, *v_new;                    // global memory, this chunk's columns
+    unsigned char *h, *v_new;                    // in global memory, for this chunk
     int64_t h_step, v_step;                      // bytes between adjacent chunks
     int columns;                                 // V / 64
 
@@ -119,8 +119,8 @@ struct keeps_states {
 
 // A scan step has two halves. `new_values` computes v_new and q S from the state S
 // before the chunk. `update_state` updates S with v_new, and completes o. The compiler
-// makes every loop head wait for all products. new_values ends without a product in
-// flight, so an iteration overlaps update_state with new_values of the next chunk.
+// makes every loop head wait for all products. So an iteration ends with new_values of
+// the next chunk, which overlaps update_state and leaves no product in flight.
 //
 // KDA and GDN both have two triangles per chunk. If D_ij is the decay from row j to row
 // i, then Aqk_ij = scale q_i D_ij k_j^T for j <= i, and A = (1 + L)^-1, where L_ij =
@@ -234,7 +234,7 @@ struct kda_consumer {
 
 // ---- one gate per head (GDN)
 //
-// k and q are raw rows. F, B, Q are decays over norms, one per row (gdn_row_factors).
+// k and q are raw rows. F, B, Q are decays divided by norms, per row (gdn_row_factors).
 // y = v - F k S, v_new = A beta y, S <- decay S + k^T B v_new, o = Q q S + Aqk v_new.
 template <int K, int WGS, int blocks, scan_kind kind, class Keep>
 struct gdn_consumer {

@@ -174,8 +174,8 @@ static __device__ __forceinline__ void zero_past_end(
     __syncthreads();
 }
 
-// The constants of a thread's two gates, and the raw beta of its row. The thread loads
-// these inputs before waiting for the rows.
+// Inputs of a thread's two gates, and the raw beta of the thread's row. The thread
+// loads these inputs before waiting for the rows.
 struct gate_operands { float A_log, dt[2]; unsigned short beta; };
 
 static __device__ __forceinline__ struct gate_operands load_gate_operands(

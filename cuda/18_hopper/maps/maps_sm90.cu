@@ -3,8 +3,8 @@
 // Checked by: tests/08_forward/mutants.c.  Next: ../v3_prepare_scan_workspace.cuh.
 //
 // A stretch is a segment, or a strip (part) of a segment. If S is the state before a
-// stretch, M S + h_ext is the state after. A scan with v from 0 (or h0, if the sequence
-// starts in the stretch) gives h_ext. A scan without v from the identity gives M.
+// stretch, M S + h_ext is the state after. A scan from S = 0 (or S = h0, if the
+// sequence starts in the stretch) gives h_ext. A scan from S = I with v = 0 gives M.
 #include "cuda/18_hopper/forward_scan/products.cuh"
 
 // Warp 0 loads rows of k, warp 1 loads the other factors, and warps 2 and 3 copy v.
@@ -190,8 +190,8 @@ static int launch_maps_blocks(const struct forward_params *x, struct map_walk w)
 }
 
 // Computes h_ext without M, concurrently with other kernels. For KDA with V = K one
-// block with all columns is fastest. For GDN its steps would take too long, so the 128
-// columns are two blocks, which form a cluster and share their copies.
+// block with all columns is fastest. For GDN the steps of such a block would take too
+// long, so for V = 128 two blocks of 64 columns form a cluster and share their copies.
 template <int K, int kda>
 static int launch_h_columns(const struct forward_params *x, struct map_walk w)
 {
