@@ -22,7 +22,7 @@ struct fused {
     void *states, *maps, *h_kept;        // [NS], per segment
     struct chunk_states kept;            // KCP_SAVE_ALL only
     int alone, strip_chunks;
-    int walk;                            // parts of the map: kcp_fused_walk (split.h)
+    int walk;                            // map parts that a walk (split.h) computes
     int map_is_read;                     // 1 if a later rank reads the walk's map
 };
 
@@ -141,8 +141,8 @@ static void put_order(const struct fused *f, struct putter *x)
                     put(x, at);
 }
 
-// Stores three indices per token range, -1 for none: the row of h_in with its first
-// state, the row of ht for its last state, and the row of h_own that starts its map.
+// Stores three row numbers per token range, -1 for none: of the first state in h_in, of
+// the last state in ht, and of the state in h_own with which the scan for h_ext starts.
 static void put_rows(const struct fused *f)
 {
     const struct kcp_call *a = (const struct kcp_call *)&f->x.a;

@@ -86,8 +86,8 @@ static int needs_M(const struct kcp_call *a)
     return 0;
 }
 
-// Computes the maps of the segments. SCAN_DH_EXT jobs compute dh_ext. The linear part
-// is the transpose of forward's M, which was saved or is recomputed.
+// Computes the segments' maps dS -> M^T dS + dh_ext. SCAN_DH_EXT jobs compute dh_ext. M
+// is forward's M, which was saved or is recomputed.
 static int make_maps(struct factors_backward *f)
 {
     const struct kcp_backward *a = &f->x.a;

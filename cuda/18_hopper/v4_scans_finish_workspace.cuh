@@ -27,7 +27,7 @@ struct factors_backward {
     // `first` to `own_row` have, per token range, the index of a state (struct
     // scan_states). `jobs` and `count` have one entry per launch (at most two).
     int *first, *last, *of_first, *own_row, *jobs[2], count[2];
-    float *dA_rows, *ddt_rows, *all;     // sums per segment; gathered from all ranks
+    float *dA_rows, *ddt_rows, *all;     // sums per segment; `all`: from all ranks
     int *differs;
     int alone;
 };
@@ -225,8 +225,8 @@ static void put_grid(const struct factors_backward *f, struct putter *x)
 }
 
 // Fills the index arrays, in the order in which place_strips allocated them. If `alone`
-// is 0, every segment has a separate row of states, and a segment's `of_first` is -1 if
-// its reverse scan precedes the exchange. Then the gradient goes to the map's dh_ext.
+// is 0, each segment has a separate row of states. If a segment's reverse scan precedes
+// the exchange, `of_first` is -1, and the scan stores the gradient in the map's dh_ext.
 static void put_rows(struct factors_backward *f)
 {
     const struct kcp_call *call = (const struct kcp_call *)&f->x.a;

@@ -5,8 +5,8 @@
  *
  * cudaMalloc and cudaFree hold a lock that concurrent processes wait for. Therefore
  * this file reuses released blocks of memory, except large blocks. With kcp-check's
- * options --exact and --bare, which sanitize.sh sets, no block is reused, because the
- * sanitizers check each allocation's exact bounds and initialization.
+ * option --exact (for memcheck) or --bare (for initcheck), no block is reused, because
+ * these sanitizers check each allocation's bounds or initialization.
  *
  * Each cudaFree waits for the freed block's GPU. Therefore a rank frees only blocks of
  * the rank's own GPU: on another GPU a NCCL kernel may wait for this rank (a deadlock).

@@ -7,8 +7,8 @@
 #include "cuda/host/mapops.cuh"
 #include "cuda/host/segment_sum.cuh"
 
-// The kernels' argument is struct kcp_conv without the last fields (rows before and
-// after sequences), which are in struct conv_states.
+// The kernels' argument is struct kcp_conv without the last fields, which are in struct
+// conv_states.
 #define KCP_CONV_WITHOUT_STATES
 #define KCP_FIELD(io, when, name, shape, store) KCP_CONST_##io KCP_TYPE_##store *name;
 struct conv_call {
@@ -20,12 +20,12 @@ struct conv_call {
 static_assert(sizeof(struct conv_call) == offsetof(struct kcp_conv, x0),
               "struct conv_call must begin like struct kcp_conv");
 
-// Rows before (x0, dx0) and after (xt, dxt) sequences. Each array is [N,Wc-1,D] or
-// NULL. `x0` and `dxt` hold this rank's rows, and rows that other ranks send.
+// The rows before each sequence (x0), its last rows (xt), and gradients of these rows.
+// Arrays are [N,Wc-1,D] or NULL. x0 and dxt also hold rows that other ranks send.
 struct conv_states { const void *x0, *dxt; void *xt, *dx0; };
 
-// Segment s is in a run of consecutive tokens of one sequence on rank r, `low` to
-// `high` - 1. Token t < low is row low_at + t of the halo before the run. Token t >=
+// Segment s is in a run, tokens `low` to `high` - 1 of rank r, which are consecutive in
+// one sequence. Token t < low is row low_at + t of the halo before the run. Token t >=
 // high is row high_at + t of the halo after the run.
 struct surround { int64_t low, high, low_at, high_at; };
 
@@ -105,9 +105,9 @@ static inline int has_states(const struct conv_states *st)
     return st->x0 || st->dxt || st->xt || st->dx0;
 }
 
-// Returns the size in bytes of the workspace's copy of x0 or dxt: 0 unless a sequence
-// crosses a cut between ranks. Then rows of all N sequences are copied, because other
-// ranks send some of these rows.
+// Returns the size in bytes of the workspace's copy of x0 or dxt. If a sequence crosses
+// a cut between ranks, rows of all N sequences are copied, because other ranks send
+// some of these rows. Otherwise the size is 0.
 static inline size_t states_copied(const struct kcp_halo *h, const void *own)
 {
     const struct kcp_plan *p = h->plan;
@@ -134,8 +134,8 @@ static inline int bring_both(const struct kcp_conv *from, const struct conv_call
     return status ? status : bring_states(&back, own.dxt, to->dxt);
 }
 
-// For sequences without tokens, copies x0 to xt and dxt to dx0, or stores 0 if the
-// source is NULL. Adjacent sequences are copied together.
+// For this rank's sequences without tokens, copies `from` (x0 or dxt) to `to` (xt or
+// dx0), or stores 0 if `from` is NULL. Adjacent sequences are copied together.
 static inline int pass_empty_rows(const struct conv_call *a, size_t bytes,
                                   const int *owner, const void *from, void *to)
 {

@@ -72,7 +72,7 @@ static inline struct split split_sequence(const struct kcp_call *a, struct arena
 }
 
 // For the strip with tokens t to end - 1 of segment `at`, returns for row 0 the start
-// in cu, for row 1 the number of chunks, and for row 2 `want` (which maps are needed).
+// in cu, for row 1 the number of chunks, and for row 2 `want` (bits KCP_WANT_*).
 static inline int row_of(const struct kcp_call *a, int row, int backward, int at,
                          int64_t t, int64_t end)
 {

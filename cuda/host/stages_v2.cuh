@@ -9,8 +9,8 @@
 #include "stages_v1.cuh"
 #include "stages_v3.cuh"
 
-// Each function takes its stage's args struct, in bf16, and returns a kcp_status, which
-// is KCP_NA for unsupported shapes.
+// Each function takes its stage's args struct and returns a kcp_status, which is KCP_NA
+// for unsupported shapes. The storage type is bf16.
 int v2_gate(void *args);
 int v2_wy(void *args);
 int v2_chunk(void *args);

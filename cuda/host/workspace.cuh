@@ -44,7 +44,7 @@ static inline void arena_open(struct arena *x, const struct kcp_call *a,
     kcp_saved_layout_of(&x->head, a, format, writer, elem, sizeof(float));
 }
 
-// Stores in `want` [NS] which maps of this rank's segments are needed.
+// Stores in `want` [NS], as bits KCP_WANT_*, the needed parts of each segment's map.
 static inline void put_wants(const struct kcp_call *a, int backward, int *want)
 {
     const int seg0 = a->plan->ctx[a->r].seg0;

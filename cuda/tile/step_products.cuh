@@ -103,8 +103,8 @@ static __device__ __forceinline__ void wgmma_state_rs(float (*d)[4], const uint3
 #undef D16_LIST
 #undef D32_LIST
 
-// Returns the descriptor of an operand at `at` bytes after address 16 * base. `high`
-// has the swizzle mode and the distance between groups of eight rows, and `lead` is the
+// Returns the descriptor of the operand that starts at byte 16 * base + at. `high` has
+// the swizzle mode and the distance between groups of eight rows, and `lead` is the
 // leading offset. Distance and offset are in units of 16 bytes.
 enum {
     DESC_HIGH_128 = 1u << 30 | 1024 >> 4,

@@ -84,9 +84,9 @@ static inline int tensor_map_of_heads(CUtensorMap *map, const void *x, int64_t T
                   CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
 }
 
-// cp.async.bulk.tensor.3d, called by one thread: copies a box of head n, whose first
-// row is t and whose first channel is `channel`, to a swizzle128 tile. The rules of
-// tma_load_1d apply. `map` is a __grid_constant__ kernel argument.
+// cp.async.bulk.tensor.3d, called by one thread: copies the box that starts at row t
+// and channel `channel` of head n to a swizzle128 tile. The rules of tma_load_1d apply.
+// `map` is a __grid_constant__ kernel argument.
 static __device__ __forceinline__ void tma_load_3d(void *to, const CUtensorMap &map,
                                                    int channel, int n, int t,
                                                    uint64_t *bar)

@@ -7,10 +7,10 @@
 
 #include "decay.cuh"
 
-// In a matrix of s x s blocks, let the lower blocks be the blocks directly left of the
-// diagonal in odd block rows. With rows and columns counted over all lower blocks, row
-// r is the matrix's row block_row, column r is the matrix's column block_column, and
-// the lower block that has row r starts at row block_anchor.
+// In a matrix of blocks of size s, the lower blocks are the blocks directly left of the
+// diagonal in odd block rows. Their rows (and columns) are counted from the first lower
+// block to the last. Row r is row block_row of the matrix, in the lower block that
+// starts at row block_anchor. Column r is column block_column of the matrix.
 static __device__ __forceinline__ int block_row(int r, int s)
 {
     return (r & ~(s - 1)) * 2 + s + (r & (s - 1));

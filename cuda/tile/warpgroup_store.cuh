@@ -11,7 +11,7 @@
 
 #include "warpgroup_scan.cuh"
 
-// Stores y^T [16,8 tiles] of a warp, rounded to bf16, to the warp's 16 columns of a
+// Stores y^T [16,8 * tiles] of a warp, rounded to bf16, to the warp's 16 columns of a
 // swizzle128 tile, in the layout that ldmatrix_swizzled reads.
 template <int tiles>
 static __device__ __forceinline__ void stmatrix_swizzled(bf16 *X, const float (*y)[4])
