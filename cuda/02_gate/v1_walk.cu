@@ -61,8 +61,8 @@ static __global__ void norm_backward(int64_t rows, int K, int l2norm, const void
         ((X *)dx_)[at * K + i] = rstd * ((float)dy[i] - along * (float)x[i]);
 }
 
-// By beta_form, computes beta = sigmoid(raw), 2 sigmoid(raw) or raw. Backward computes
-// dbeta_raw from dbeta. Each thread processes one token of one head.
+// Computes beta = sigmoid(raw), 2 sigmoid(raw) or raw, according to beta_form. Backward
+// computes dbeta_raw from dbeta. Each thread processes one token of one head.
 template <class X>
 static __global__ void beta(const struct kcp_gate a)
 {

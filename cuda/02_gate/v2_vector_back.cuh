@@ -27,8 +27,8 @@ static __device__ __forceinline__ float group_sum(float x, int lanes)
     return x;
 }
 
-// Computes dx = rstd (dy - y sum(dy y)), y = rstd x (without l2norm: dx = dy), of q
-// (blockIdx.y = 0) or k (blockIdx.y = 1), with K / 8 lanes per row.
+// For x = q (blockIdx.y = 0) or k (1), computes dx = rstd (dy - y sum(dy y)), where y =
+// rstd x (without l2norm: dx = dy). K / 8 lanes process one row.
 template <int K>
 static __global__ __launch_bounds__(256) void norm_rows_back(const struct kcp_gate a)
 {
@@ -123,8 +123,8 @@ static __device__ __forceinline__ void tokens_back(const struct kcp_gate &a,
     //< kernel-gate-back
 }
 
-// Computes dg_raw of one chunk, and the chunk's terms of dA_log and ddt_bias, each
-// [NC,HV * KG]. Each lane processes N columns, and each warp processes eight tokens.
+// Computes dg_raw of one chunk, and the row of this chunk in two arrays [NC,HV * KG]:
+// terms of dA_log and of ddt_bias. Each lane processes N columns, each warp 8 tokens.
 template <int N>
 static __global__ __launch_bounds__(256, 3) void gate_back(const struct kcp_gate a)
 {

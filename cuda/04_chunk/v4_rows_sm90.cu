@@ -8,7 +8,7 @@
 // 32 bytes per row, and the unit processes one row at a time, so stores take 3000
 // cycles per step. Here a store covers 128 bytes per row. Bound: memory, 136 KiB per
 // step, or 96 KiB without o (chapter 13). The flops take 1.02 us, as in v3. Each step
-// has one barrier, after its chunk has arrived and the previous chunk has been read.
+// has one block-wide barrier, after its chunk arrived and the previous chunk was read.
 enum { W, KG, U, QG, TENSORS };
 
 struct tiles {

@@ -5,8 +5,8 @@
 #include "cuda/host/stages_v1.cuh"
 
 // A token range maps its first state S to M S + h_ext. Runs chapter 04's scan on the
-// V+K columns of [h_ext | M], from [h_start | I] (NULL: h_start = 0). Columns of M have
-// u = 0. Bound: latency, as in chapter 04. A chunk costs 4 C K (K+V) flops in fp32.
+// V+K columns of [h_ext | M], from [h_start | I] (if h_start is NULL: [0 | I]). For M,
+// u is 0. Bound: latency, as in chapter 04. A chunk costs 4 C K (K+V) flops in fp32.
 template <class X>
 static __global__ void affine(const struct kcp_affine a)
 {

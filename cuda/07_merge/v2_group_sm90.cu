@@ -28,7 +28,7 @@ static __global__ __launch_bounds__(128, 1) void merge(const struct kcp_merge a)
     store_state<DIM>((float *)a.S + (int64_t)n * DIM * a.V + v + warp, 1, a.V, X);
 }
 
-// Composes two maps by applying map b to all columns [h | M] of map a. h of map b is
+// Composes two maps by applying map b to all columns [h | M] of map a. Map b's h is
 // added only to the columns of map a's h. In backward, M = M_a M_b, so a block computes
 // columns of M^T = M_b^T M_a^T instead.
 template <int backward>

@@ -46,7 +46,7 @@ static size_t place(struct forward *x, const struct kcp_forward *args,
     s->beta = arena_named(r, "beta", TV, f);
     s->Aqk = arena_named(r, "Aqk", TV * a->C, sizeof(X));
     s->A = arena_named(r, "A", TV * a->C, sizeof(X));
-    place_recomputed<X>(r, call, s);     // without g: it is never read
+    place_recomputed<X>(r, call, s);     // does not place g: no kernel reads g
     x->h_out = arena_take(r, a->NS * KV, f);
     x->states = arena_take(r, a->NS * KV, f);
     x->maps = arena_named(r, "maps", a->NS * (KV + KK), f);

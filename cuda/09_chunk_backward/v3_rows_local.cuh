@@ -30,7 +30,7 @@ static __device__ void inner(const struct locals<V> &s, int j0, int v0, float (*
     }
 }
 
-// Computes d [16,32], the part of tril(dO v_new^T) that starts at row i0 and column j0.
+// Computes d [16,32], the part of dO v_new^T from row i0 and column j0 (0 if j0 > i0).
 template <int V>
 static __device__ void outer(const struct locals<V> &s, int i0, int j0, float (*d)[4])
 {

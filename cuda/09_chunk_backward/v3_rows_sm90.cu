@@ -9,8 +9,8 @@
 // 32 bytes per row of dh and dU, so a step takes 7 us. Here each of two warpgroups (64
 // columns) reads the tiles once and stores 128 bytes per row. Bound: memory, 128 KiB
 // per step, 2.9 us if 96 of 132 SMs share the bandwidth. The 6 C K V flops take only 1
-// us. Chunk c-1 is copied during step c. Each step has one barrier, after the step's
-// chunk has arrived and all warps have read the previous chunk.
+// us. Chunk c-1 is copied during step c. Each step has one block-wide barrier, after
+// the step's chunk has arrived and all warps have read the previous chunk.
 enum { W, KG, QG, DO, DV, TENSORS };
 
 struct tiles {

@@ -5,9 +5,9 @@
 #include "v3_split_pairs.cuh"
 #include "cuda/host/stages_v2.cuh"
 
-// Bound: memory. At K = V = 128, the first kernel moves 3330 bytes per token and head,
-// 0.61 ms for 8192 tokens of 96 heads. The second kernel moves 3080 bytes, 0.56 ms. Its
-// 55,000 warp instructions per chunk and head take 0.7 ms at four per cycle and SM.
+// Bound of the first kernel: memory, 3330 bytes per token and head at K = V = 128, 0.61
+// ms for 8192 tokens of 96 heads. Bound of the second kernel: 55,000 warp instructions
+// per chunk and head, 0.7 ms at four per cycle and SM (its 3080 bytes take 0.56 ms).
 // Both kernels run two blocks of eight warps per SM (112 KiB per block, 128 registers
 // per thread). A barrier precedes each phase that reads what other warps wrote.
 

@@ -18,7 +18,7 @@ struct pair_storage {
     float G[CHUNK][COLS];                // first, at offset 0
     bf16 k[CHUNK][COLS];
     struct token_range z;                // stored here to save registers
-    int end;                             // after the last value head; saves a register
+    int end;                             // last value head + 1; stored here likewise
     __align__(16) bf16 tri[2][48][LT];   // dAqk, dL: rows from 16, columns to 47
     float2 diagonal[CHUNK][16];          // dAqk_ij, dL_ij of the diagonal tiles
     bf16 raw[3][CHUNK][LX], q[CHUNK][LX];   // P, W, Q; then k (Q + dk2), in halves

@@ -125,7 +125,7 @@ static __device__ __forceinline__ void store_slab(bf16 *to, int stride, int len,
 }
 
 // A task, 0 to 9, is a 16 x 16 tile on or below the diagonal. Warps share the tasks.
-// Returns the tile's row among the tiles.
+// Returns the tile's row index, in units of tiles.
 static __device__ __forceinline__ int tile_row(int task)
 {
     const int late = task < 6 ? 2 : 3;

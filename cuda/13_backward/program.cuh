@@ -10,9 +10,9 @@
 // this call's sizes, save mode and reuse_M, all gradients but dh0 become NaN.
 
 // Recomputes the arrays of chapters 02 and 03 that KCP_SAVE_ALL would have saved. If
-// the saved block has results per token, beta is not recomputed, and q and k are
-// recomputed only with KCP_SAVE_LIGHT. If chapter 03's kernel also recomputes Aqk and
-// A, these results are discarded.
+// front_was_kept returns 1, beta, Aqk and A were saved, so the Aqk and A that chapter
+// 03's kernel may recompute are discarded; q and k are recomputed only with
+// KCP_SAVE_LIGHT.
 static int front_recompute(struct backward *x)
 {
     const struct kcp_call *call = (const struct kcp_call *)&x->a;
