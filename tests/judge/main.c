@@ -287,7 +287,7 @@ static int run(int argc, char **argv)
         if (o->stage && stage_find(o->stage) != stage_find(mine->stage))
             return bad("--variant", mine->stage, "a variant of --stage");
     } else if (o->variant && !is_known(o))
-        return bad("--variant", o->variant, "a name that --list prints, or ./mine.so");
+        return bad("--variant", o->variant, "a check, a name of --list, or ./mine.so");
     if (x.list) return list(o);
     if (x.paths) return paths_print(o, x.cases, x.smallest);
     for (int i = 0; x.emit && i < o->ngiven; i++)

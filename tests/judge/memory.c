@@ -79,7 +79,7 @@ const char *fenced_free(const struct memory *m, void *p, size_t n)
 /* ---- bytes that a run left in its workspace, copied to later workspaces
  *
  * Two copies are kept per rank: of the last workspace, and of the latest workspace of
- * another size. A variant that marks its workspace as prepared then finds the mark in a
+ * another size. So a variant that marks its workspace as prepared finds the mark in a
  * workspace of another size, and gives wrong results. */
 struct leftover {
     char *bytes;

@@ -83,7 +83,7 @@ static int each_rank(struct outputs *w, const struct trial *t,
 }
 
 /* Writes or compares the outputs of one pass of one case. Returns 0 if writing failed,
- * the file is too short, or the case or sizes in the file differ. */
+ * the file is too short, or the file has another case, status or output length. */
 static int each_pass(struct outputs *w, const struct kcp_stage *s,
                      const struct kcp_variant *v, const struct kcase *k,
                      enum kcp_pass pass)

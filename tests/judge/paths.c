@@ -32,9 +32,9 @@ static int add_taken(const struct kcp_query *q, const struct kcp_path **out, int
     return n;
 }
 
-/* A forward runs before each backward. On a GPU, even ids use the forward that the
- * table of paths selects (returns 1), and odd ids the forward with the backward's name
- * (returns 0). Both are tested because users may call either. */
+/* Returns 1 for even ids. A forward runs before each backward. On a GPU, cases with odd
+ * ids use the forward with the backward's name, if it exists; all other cases use the
+ * forward that the table of paths selects. Users may call either forward. */
 static int is_layer_of_all(int id) { return id % 2 == 0; }
 
 const struct kcp_variant *paths_forward_before(const struct kcp_variant *back,

@@ -210,9 +210,9 @@ static double terms_of(const struct tensor_set *b, const struct kcp_call *c, int
     return sum;
 }
 
-/* Changes dg as rounding would. A token's dg is the sum of dG (G: sum of g in the
- * chunk) from this token to the end of the chunk. Each dG has a rounding error, which
- * stays in the sum even if the dG cancel. */
+/* Changes dg as rounding would. G is the running sum of g in a chunk, so a token's dg
+ * is the sum of dG from this token to the end of the chunk. Each dG has a rounding
+ * error, which stays in the sum even if the dG cancel. */
 static void disturb_sums(struct tensor *dg, const struct tensor_set *b,
                          const struct kcase *k, enum kcp_storage storage,
                          uint64_t *seed)

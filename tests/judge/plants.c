@@ -1,4 +1,4 @@
-/* plants.c -- plants: variants with one mistake, e.g. in an array's bounds, or none.
+/* plants.c -- plants: variants with one mistake or none, which test the judge.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: self_trials.c.
  * Next: self_trials.c, which judges each row of the table at the end. */

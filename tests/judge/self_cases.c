@@ -48,8 +48,8 @@ KCP_CHECK(check_00_words) = { "00_judge", "words",
     "case_parse reads each printed case as an equal case, and no stage ignores a word "
     "of its anchors", words };
 
-/* Checks that lists of random cases contain all pairs of form and regime, all pairs of
- * form and number of ranks, and the lengths 1, 1023 and 1025. */
+/* Checks that lists of random cases contain all pairs of form (exchange algorithm) and
+ * gate regime, all pairs of form and rank count (1 to 5, 8), lengths 1, 1023, 1025. */
 static int covers(struct kcp_report *rep)
 {
     static const char *const stages[] = { "08", "13", "16" };

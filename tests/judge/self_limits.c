@@ -1,4 +1,4 @@
-/* self_limits.c -- tests the judge's errors and limits on slices with known numbers.
+/* self_limits.c -- tests the errors and limits that the judge computes for slices.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: itself.  Next: check.c. */
 #include "isolation.h"

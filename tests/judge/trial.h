@@ -45,7 +45,7 @@ void image_free(void *p);
 
 /* Content of a workspace before a run (memory.c): NaN, the last run's bytes, or the
  * bytes of the last run whose workspace had another size. If no such run exists, the
- * last run's bytes replace them. */
+ * last run's bytes are used. */
 enum leftovers { LEFT_NONE, LEFT_BY_LAST, LEFT_OTHER_SIZE };
 void leftovers_keep(const struct rank_args *s, const void *work, size_t bytes);
 int  leftovers_fill(const struct rank_args *s, void *work, size_t bytes,
@@ -153,15 +153,15 @@ int  has_row_per(const struct kcp_field *f, const char *letter);
  * sequences (if 0). Returns KCP_NA if the stage has no such check. */
 int  bits_of_variant(struct kcp_report *rep, const struct kcp_variant *v,
                      int is_canonical);
-/* Runs the reference of a stage, cut into canonical segments, on 1 to 8 ranks, and
- * requires equal bits in every form that composes maps in order. */
+/* Runs the reference of a stage on 1 to 8 ranks, with segments cut at fixed tokens, and
+ * requires equal bits in each form (exchange algorithm) that composes maps in order. */
 int  canonical_reference(struct kcp_report *rep, const char *stage, const char *words);
 /* Runs variant v on the case `words`, and variant `other` on the case `words` with
  * `more` appended. The outputs must have equal bits. */
 int  bits_agree(struct kcp_report *rep, const struct kcp_variant *v, const char *words,
                 const struct kcp_variant *other, const char *more);
-/* Runs the reference of a stage in every form (exchange algorithm) on 1 to 12 ranks,
- * with uneven cuts and empty ranks. `words` must describe a case with 421 tokens. */
+/* Judges the reference of a stage in every form on 1 to 12 ranks, with uneven cuts and
+ * empty ranks: errors above 1e-12 fail. `words` must describe a case of 421 tokens. */
 int  cuts_agree(struct kcp_report *rep, const char *stage, const char *words);
 /* traffic.c: compares the bytes and messages that the reference sent in trial t with
  * the formulas. Returns 1 if the numbers are equal, or 0 with the numbers in `why`. */
