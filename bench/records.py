@@ -8,11 +8,11 @@
 #
 # FOLDER has machine.txt (a line "GPU, driver, date") and some of these files: judge.txt
 # (kcp-check's output), CASE.tsv (kcp-bench, peers), sanitize.tsv, nccl.tsv, torch.tsv,
-# field.tsv, notes.tsv, digests.tsv (digest.py's output; if missing, that of BUILD=build).
-# Pages of Nsight Compute are ncu.VARIANT.csv or ncu.VARIANT.CASE.csv; they need ncu.txt (a
-# line "stage T H HV"). A timed row is added only if the judge accepted its variant in this
-# run. On one GPU, the row itself must also have verdict ok or MARGINAL. Rows of other systems
-# (column "peer") need no verdict.
+# field.tsv, notes.tsv, digests.tsv (digest.py's output; if missing, digest.py reads the
+# folder $BUILD, by default build). Pages of Nsight Compute are ncu.VARIANT.csv or
+# ncu.VARIANT.CASE.csv; they need ncu.txt (a line "stage T H HV"). A timed row is added only
+# if the judge accepted its variant in this run. On one GPU, the row itself must also have
+# verdict ok or MARGINAL. Rows of other systems (column "peer") need no verdict.
 import csv
 import glob
 import os
@@ -57,8 +57,8 @@ class Digests:
         return cls(list(csv.DictReader(run.stdout.splitlines(), delimiter="\t")))
 
     def state(self, key, digest, compiler):
-        """Returns "fresh" if the present code has this digest, "stale" if not, and
-        "not comparable" if the compilers differ."""
+        """Returns "not comparable" if the present code has no digest or another compiler,
+        else "fresh" if its digest is the given one, "stale" if not."""
         now = self.rows.get(key)
         if not now or now["digest"] == "-" or now["nvcc"] != compiler:
             return "not comparable"
@@ -79,7 +79,7 @@ class Digests:
     def get(self, key):
         now = self.rows.get(key)
         if not now or now["digest"] == "-":
-            stop("%s %s: no digest in digests.tsv or of the build" % key)
+            stop("%s %s: no digest in digests.tsv or in the build" % key)
         return now["nvcc"], now["digest"]
 
 
@@ -238,7 +238,7 @@ STATES = ("none", "stale", "not comparable", "fresh")
 
 
 def stale(build):
-    """Prints the variants, except those in f32, whose present code has no recorded time."""
+    """Prints the variants whose present code has no recorded time, but none in f32."""
     digests = Digests.of_build(build)
     best = {k: "none" for k in digests.rows if k[0] not in ("comm", "path", "alias")
             and not k[1].endswith("_f32")}

@@ -8,15 +8,15 @@
 #                        smallest case per row of ref/core/paths.def (rows variant@path).
 #
 # Cells of $OUT/sanitize.tsv, where N is a number above 0:
-#   0, 0l     no fault, and the judge accepts the result; 0l: of the build for sanitizers
+#   0, 0l     no fault, and the judge accepts the result; 0l: in the build for sanitizers
 #   N, N+     N faults; N+: N faults before the time limit ended the run
-#   Nc        initcheck: N uninitialized bytes were copied, but no kernel read them
+#   Nc        initcheck: N copies of uninitialized memory, but no kernel read it
 #   wrong     no fault, but the judge rejects the result
 #   broken, slow, none     the tool failed, was too slow, or printed no number of faults
 #   -         not run
 # At most JOBS processes (by default one per core) run at a time, each for at most EACH
 # seconds. After LIMIT seconds no process is started. The exit status is 1 unless all cells
-# are 0 or 0l.
+# are 0 or 0l and sanitize_control.cu has the expected faults.
 B=${1:-build} JOBS=${JOBS:-$(nproc)} LIMIT=${LIMIT:-3600} EACH=${EACH:-120}
 OUT=${OUT:-$B/sanitize}
 tools="memcheck racecheck initcheck synccheck"
@@ -28,7 +28,7 @@ rm -rf "$OUT/logs"; mkdir -p "$OUT/logs" || exit 2
 
 # Prints cases that every variant supports: two ranks, a partial chunk, a sequence of one
 # token, both models, several heads, states split along V. A layer also runs on one rank with
-# save=all. A convolution also runs with rows before and after the sequences. v1 kernels
+# save=all. A convolution also runs with x0 and dxt (ref/stages/14.def). v1 kernels
 # support any shape, so their cases are small. Other kernels need up to six chunks, so that
 # their ring buffers wrap. racecheck is slow, so its cases have fewer tokens.
 cases() {       # STAGE TOOL VARIANT

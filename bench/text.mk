@@ -1,5 +1,5 @@
 # text.mk -- make run [RANKS=] [TEXT=] [STEPS=]: runs the layer on real text over ranks.
-# --wrap redirects calls of the functions below to bench/text/trace.c, which times the calls.
+# --wrap redirects the names below to bench/text/trace.c, which times the calls.
 
 text_wrap := $(addprefix kcp_ref_,gate wy affine chunk chunk_backward wy_backward \
                merge_backward conv) comm_moves

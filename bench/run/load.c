@@ -54,7 +54,7 @@ int sums_check(struct run *x)
                   "and one of A_log.npy, dt_bias.npy, --conv");
 }
 
-/* Returns the path of `file` in --in, or `file` itself if --conv gives a path. */
+/* Returns the path of `file` in --in, or `file` if only that exists (for --conv). */
 static const char *path_of(struct run *x, const char *file, char *path)
 {
     struct stat st;
@@ -138,7 +138,7 @@ int array_out(struct run *x, const struct kcp_call *z, const char *name,
     a->out = 1;
     a->nd = shape_dims(z, shape, a->dim);
     if (a->nd < 0)
-        return run_error(x, RUN_BAD, file, "the inputs lack a size of [%s]", shape);
+        return run_error(x, RUN_BAD, file, "a size in [%s] is set by no input", shape);
     a->n = npy_count(a->nd, a->dim);
     const int is_sum = x->plan && shape[0] != 'T' && shape[0] != 'N';
     if (is_sum && x->o.sum && a->nd < NPY_RANK) {

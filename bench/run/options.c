@@ -19,7 +19,7 @@ static const struct option_row rows[] = {
 };
 #undef KCP_OPTION
 
-/* An option's default and text in --help. Without a default, --help lists its words. */
+/* An option's value and text in --help. If value is NULL, --help prints expects. */
 #define KCP_OPTION(type, field, name, value, kind, expects, low, high, help)          \
     { value, help },
 static const struct option_text texts[] = {
@@ -47,7 +47,7 @@ static const char files[] =
 "  dht                    like h0\n"
 "  a b (dplr), b omega (gdn2): for the shapes see stage 16 below\n"
 "  x0_q x0_k x0_v         [N,W-1,D] with --conv: the W-1 rows before each sequence\n"
-"  dxt_q dxt_k dxt_v      [N,W-1,D] with --conv: gradients of xt; x0, dxt: optional\n"
+"  dxt_q dxt_k dxt_v      like x0: gradients of xt; both optional; D is H K or HV V\n"
 "written to --out, float64\n"
 "  o [T,HV,V]   ht [N,HV,K,V] (like h0)\n"
 "  dq dk dv dg dbeta dh0  if do exists, in the shapes of q k v g beta h0\n"

@@ -128,7 +128,7 @@ union pass_args {
     struct kcp_scan scan;
 };
 /* ranks.c. stage_call runs the reference or the kernel. saved_alloc and saved_free
- * manage host or GPU memory for what stage 08 saves. */
+ * manage GPU memory with --device gpu, else host memory. */
 int   stage_call(struct run *x, const struct kcp_stage *s, void *args,
                  struct kcp_comm *comm);
 void *saved_alloc(const struct run *x, size_t bytes);
@@ -156,7 +156,7 @@ int  device_open(struct run *x, const struct kcp_stage *stage);
  * threads share one GPU. */
 int  device_ranks(struct run *x, int R, int (*body)(struct kcp_comm *, void *),
                   char *why, size_t n);
-/* Runs the stage on args whose arrays are on the host; only args->saved is on the GPU.
+/* Runs the stage on args with host arrays; only saved and h_kept are on the GPU.
  * Returns KCP_NA if no variant supports the shape. */
 int  device_call(struct run *x, const struct kcp_stage *s, void *args,
                  struct kcp_comm *comm);

@@ -109,7 +109,7 @@ static int before_13(struct run *x, struct kcp_comm *comm, struct kcp_backward *
     return status;
 }
 
-/* Allocates what forward saves for backward: for stage 16 states, for 13 a buffer. */
+/* Allocates what forward saves for backward. For stage 13, also runs stage 08. */
 static int keep(struct run *x, struct kcp_comm *comm, union pass_args *a, void **kept)
 {
     if (x->stage == kcp_stage_find("13") && !*kept) {

@@ -1,7 +1,6 @@
 /* write.c -- writes all results to a new folder, then renames that folder to --out.
  *
- * Book: chapter 20. Checked by: tests/cli/run_folder.sh.
- * Next: print.c.
+ * Book: chapter 20.  Checked by: tests/cli/run_folder.sh.  Next: print.c.
  *
  * A reader of --out finds all results of one run or none. With --force the earlier
  * folder is first renamed to OUT.old. If the run is killed between the two renames,
@@ -17,7 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Sets x->target to the path of --out, with links resolved and no final slash. */
+/* Sets x->target to --out without final slash. Resolves links if --out exists. */
 static int target_path(struct run *x, int exists)
 {
     char *whole = exists ? realpath(x->o.out, NULL) : strdup(x->o.out);

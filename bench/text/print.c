@@ -108,8 +108,8 @@ static void print_stages(FILE *o, const struct finding *f)
         c->NS ? fprintf(o, " %8.2f", 100 * sqrt(s)) : fprintf(o, " %8s", "-");
     }
     fprintf(o, "\n"
-            "  state alive: |M|_F / sqrt(K) of a rank's first segment, RMS over heads\n"
-            "  This share of the initial state remains at the end of the segment.\n");
+            "  state alive: |M|_F / sqrt(K) of M, the map of a rank's first segment.\n"
+            "  This share (RMS over heads) of a state remains at the segment's end.\n");
     if (f->far_seq >= 0)
         fprintf(o, "  %s: %.2f %% of the state at its first cut remains at its end "
                 "(on rank %d).\n",
@@ -175,8 +175,9 @@ void close_line(const struct finding *f, char *buf, size_t n)
     for (int i = 0; i < KCP_FORMS; i++)
         forms = fmax(forms, f->form_err[i]);
     if (f->far_seq >= 0)
-        snprintf(alive, sizeof alive, "; %.2g %% of the state is alive at the far "
-                 "end%s", 100 * f->far, f->far < 0.01 ? ", too little for a test" : "");
+        snprintf(alive, sizeof alive, "; %.2g %% of the state at the first cut "
+                 "remains at its sequence's end%s", 100 * f->far,
+                 f->far < 0.01 ? ", too little for a test" : "");
     const double one = fmax(f->worst_one, forms);
     const char *s = f->R > 1 ? "s" : "";
     if (f->pass)
@@ -189,5 +190,5 @@ void close_line(const struct finding *f, char *buf, size_t n)
                  "by %.1e in the worst form of the exchange, "
                  "and from the token recurrence by %.1e (limit %.0e)"
                  "%s%s.", f->R, s, one, f->worst_step, f->limit,
-                 f->counted ? "" : "; bytes differ from the formulas", alive);
+                 f->counted ? "" : "; the traffic differs from the formulas", alive);
 }

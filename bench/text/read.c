@@ -10,7 +10,7 @@
 
 static int refuse(const char *name, const char *found)
 {
-    fprintf(stderr, "kcp-text: TEXT=%s: %s; name files of at least 2 bytes\n",
+    fprintf(stderr, "kcp-text: TEXT=%s: %s; expected files of at least 2 bytes\n",
             name, found);
     return 2;
 }
@@ -21,7 +21,7 @@ static int read_file(struct text *x, const char *path, int64_t most)
     FILE *f = fopen(path, "rb");
     const int64_t n = f ? (int64_t)fread(x->byte + x->T, 1, (size_t)most, f) : 0;
     if (n < 2)
-        refuse(path, !f || ferror(f) ? strerror(errno) : "it is empty");
+        refuse(path, !f || ferror(f) ? strerror(errno) : "too short");
     else {
         snprintf(x->name[x->N], sizeof x->name[0], "%s", path);
         x->size[x->N] = fseek(f, 0, SEEK_END) ? n : ftell(f);      /* a pipe: n */
@@ -58,7 +58,7 @@ static int read_list(struct text *x, const char *paths, int64_t most)
         path[n++] = p;
     const int status = read_files(x, path, n, most);
     free(list);
-    return status || x->N ? status : refuse(paths, "it has no name");
+    return status || x->N ? status : refuse(paths, "no file name found");
 }
 
 /* Reads README.md and the first chapters of the book. */

@@ -19,8 +19,8 @@ struct text {
     char name[MAX_SEQS][64];
     int64_t size[MAX_SEQS];            /* bytes of the whole file */
 };
-/* Reads at most `most` bytes. `paths` has names separated by spaces, or is NULL.
- * If NULL, reads README.md and the book. Returns 0, or 2 after printing an error. */
+/* Reads at most `most` bytes. `paths` has names separated by spaces; NULL means
+ * README.md and the first chapters. Returns 0, or 2 after printing an error. */
 int  text_read(struct text *x, const char *paths, int64_t most);
 
 /* ---- model.c: parameters; run.c: the program of a rank, and all ranks */
@@ -114,7 +114,7 @@ struct finding {
     double form_err[KCP_FORMS];            /* relative to one rank */
     struct kcp_traffic form[KCP_FORMS], formula[KCP_FORMS];    /* all ranks, passes */
     double (*alive)[VALUE_HEADS];      /* [S]: |M|_F / sqrt(K) of each segment */
-    double far;                        /* share of a state left at its sequence's end */
+    double far;                        /* share of the first cut's state at the end */
     int far_seq, far_rank;             /* far_seq = -1: no sequence crosses a cut */
     double took, ms[2];                /* took: s; ms: per step on R ranks, on one */
 };
