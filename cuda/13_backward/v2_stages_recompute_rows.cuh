@@ -38,7 +38,7 @@ static __device__ __forceinline__ uint2 pack4(const float *x)
     return make_uint2(pack_bf16x2(x[0], x[1]), pack_bf16x2(x[2], x[3]));
 }
 
-// Replaces raw gates G [R,4] by running sums of g. Tokens `len` and later add 0.
+// Replaces raw gates G [R,4] by running sums of activated gates. Rows >= `len` add 0.
 template <int R, int bounded>
 static __device__ __forceinline__ void sum_rows(const struct kcp_gate &f, float expA,
                                                 const float *dt, int len,

@@ -18,10 +18,10 @@ struct stretch {
     int c0, nc, s, n;
 };
 
-// A call, its states, and its arrays in the workspace. `before` has the rows before a
-// cut between ranks. `dpre` [T+na,D] has the gradients of the pre-activation. `chunk`
-// [NC,n] and `mine` [rows,n] have the sums of each chunk and each stretch, with n = D
-// (Wc + 1). `all` [R,rows,n] has the sums of all ranks, and `sum` [n] has the total.
+// A call, its states, and arrays in the workspace. `before` [nb,D] has rows before cuts
+// between ranks. `dpre` [T+na,D] has gradients of the pre-activation: of T local rows
+// and na rows after cuts. `chunk` [NC,n] and `mine` [rows,n] have sums of each chunk
+// and stretch, n = D (Wc + 1). `all` [R,rows,n] has all ranks' sums, `sum` the total.
 struct conv {
     struct conv_call a;
     struct conv_states st;
@@ -201,8 +201,8 @@ static struct stretch stretch_of(const struct conv_call *a, int s)
              x->cn[s + 1] - x->cn[s], s, g->n };
 }
 
-// Computes dweight and dbias: sums over chunks, over token ranges (stretches), then
-// over all ranks. Rows of `mine` past the last token range are 0.
+// Computes dweight and dbias: sums over chunks, then over the token ranges (stretches)
+// of all ranks in order. Rows of `mine` past the last token range are 0.
 static int add_up(const struct conv *x)
 {
     const struct conv_call *a = &x->a;

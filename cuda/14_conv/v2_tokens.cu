@@ -136,8 +136,8 @@ static __global__ __launch_bounds__(THREADS) void edge_rows(const struct conv x)
             through_act(dy[e], pre_of(f, row, e), x.a.act == KCP_ACT_SILU);
 }
 
-// Loads dpre for step k, whose token is past this rank's rows: the dpre that another
-// rank sent, or 0 past the sequence's end.
+// Loads dpre for step k, whose token is past this rank's rows of the sequence: the dpre
+// that another rank sent, or 0 past the sequence's end.
 template <int N>
 static __device__ __forceinline__ void late_dpre(const struct conv &x, int k,
                                                  float *dpre)
@@ -519,9 +519,9 @@ static int run(void *args)
     return run_calls<1>(&args, 1);
 }
 
-// Returns KCP_NA for backward over several ranks: the caller then runs one call after
-// another, each exchanging halos, then sums. In a common launch, all halos precede all
-// sums. A rank with unaligned arrays cannot use it, so ranks' messages would not match.
+// Returns KCP_NA for backward over several ranks: the caller then runs the calls one by
+// one. A common launch sends the halos of all calls before all sums. A rank with
+// unaligned arrays runs calls one by one, so the order of its messages would differ.
 int cuda_convs(void *const *args, int n)
 {
     const struct kcp_call *c = (const struct kcp_call *)args[0];
@@ -537,5 +537,5 @@ static size_t work(const void *args)
 }
 
 KCP_VARIANT(conv_v2_tokens) = {
-    "14_conv", "v2_tokens", "a thread per 2 or 4 channels of a run, in registers",
+    "14_conv", "v2_tokens", "a thread computes 2 or 4 channels of adjacent tokens",
     KCP_BF16, KCP_DEVICE, "D a multiple of 8, Wc up to 4", run, work };

@@ -47,8 +47,8 @@ static __device__ __forceinline__ void read_batch(struct packed<N> *x, const bf1
     }
 }
 
-// Returns the address of row k, channel d, in the states [N,Wc-1,D] of the sequence
-// that contains stretch s (a local token range).
+// Returns the address in `states` [N,Wc-1,D] of row k, channel d, of the sequence that
+// contains stretch s (a local token range).
 static __device__ __forceinline__ bf16 *state_row(const struct conv &x,
                                                   const void *states, int s, int64_t k,
                                                   int d)

@@ -17,7 +17,7 @@ struct conv {
     struct conv_states st;
     const bf16 *before;                  // [nb,D]: rows of x before the cuts
     float *edge, *after;                 // [edge,D], [na,D]: dpre sent, dpre received
-    float *chunk, *mine, *all, *sum;     // sums: runs [NC,n], stretches, ranks; total
+    float *chunk, *mine, *all, *sum;     // sums of runs [NC,n], stretches, ranks; total
     int *bounds, *edge_token;            // [NS,BOUNDS]; [edge]
     int *sequence;                       // [NS]: the sequence of a stretch
     int64_t nb, na, rows, n;             // n = D (Wc + 1)

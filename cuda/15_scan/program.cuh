@@ -170,8 +170,8 @@ static int tile_gradients(struct scan *x)
     return status ? status : launched();
 }
 
-// Computes dW_alpha and dw_beta as sums over chunks, then segments, then ranks, in
-// order. On a rank without tokens, dW_alpha and dw_beta may be NULL.
+// Computes dW_alpha and dw_beta as sums over chunks, then over the segments of all
+// ranks in order. On a rank without tokens, dW_alpha and dw_beta may be NULL.
 template <class X>
 static int weights(struct scan *x)
 {

@@ -100,8 +100,8 @@ static __global__ void debts_of_segment(const struct repeats x)
 }
 
 // Computes dO [t] = do_ [t] + the gradients of the dropped tokens directly after t. If
-// t itself is dropped, dO [t] = 0. The first block of the grid (t = begin - 1) computes
-// do0, the gradients of dropped tokens at the start of the sequence.
+// t itself is dropped, dO [t] = 0. Blocks with t = begin - 1 compute do0, the sum
+// of the gradients of dropped tokens at the start of the sequence.
 template <class X>
 static __global__ void spread_debts(const struct repeats x, int s)
 {

@@ -193,8 +193,8 @@ static __device__ __forceinline__ void move_state(float (&S)[rows][4][COLUMNS], 
         }
 }
 
-// Processes a tile. Unless `keep` is NULL, stores the state before each token in `keep`
-// [C,HV,K,V].
+// Processes a tile. Unless `keep` is NULL, stores in `keep` [C,HV,K,V] the state before
+// each token (backward: the gradient after each token).
 template <class X, int rows, int back, int emits>
 static __global__ void __launch_bounds__(SCAN_THREADS, 3)
     sequential_scan(const struct tile x, int W, int ld, float *state, float *keep)

@@ -11,8 +11,8 @@
 //   D = D_2 D_1     h = h_2 + D_2 h_1 + X_2 h_1     X = X_2 D_1 + D_2 X_1 + X_2 X_1
 // To apply a map to a state z, the result is h + D z + X z. Composing and applying
 // follow one rule for operands L (left) and R: out = L E + D R + X_L R, with E = D_1 on
-// the columns of X and E = 1 elsewhere. If decay is slow, X is small, and so is the
-// rounding error of X_L R. If decay is fast, D is small. Large terms never cancel.
+// the columns of X and E = 1 elsewhere. If M is close to I, X is small, and so is the
+// rounding error of X_L R. If decay is fast, D is small. D + X cancels in neither case.
 //   UP    right <- right o left: L is the right node, read before it is overwritten
 //   DOWN  z [i + d] = the left map, applied to z [i]
 //   ROOT  `to` = the root's map, applied to `from` (V columns, row stride ld)

@@ -8,10 +8,10 @@
 // Bound: memory. Composing reads two maps and writes one: 12 K (K+V) bytes for 2 K^2
 // (K+V) flops. This is K / 6 flops per byte, or 21 at K = 128, while tf32x3 could
 // sustain 50. Therefore a block computes a whole product and reads the right operand R
-// once. `out` may be the map of the left operand L, which is read completely before the
-// first store. A warp computes a 32 x 64 tile of `out`, with 64 accumulators per
-// thread. Slices of 32 values of the summation index p are copied asynchronously into
-// two buffers. Barriers separate the reads of a buffer from the next writes.
+// once. `out` may be the left operand's map, because a barrier separates the product's
+// reads of this map (X_L) from the first store. A warp computes a 32 x 64 tile of
+// `out`, with 64 accumulators per thread. Slices of 32 values of the summation index p
+// are copied asynchronously into two buffers, with barriers between reads and writes.
 enum { DEPTH = 32, PITCH = DEPTH + 4, TALL = 32, WIDE = 64 };
 
 // Copies slice p0 to p0+31: columns of X_L to [K,PITCH], and rows of R to

@@ -7,7 +7,7 @@
 #include "workspace.cuh"
 
 // The form of a model is its rows u, w, kg, qg, Aqk for the kernels of chapters 04 to
-// 11. Copies the tables cu, cn and sc, which count rows of the form, to the device.
+// 11. Copies the tables cu, cn and sc of the form's rows and chunks to the device.
 static void store_grid(struct program *x)
 {
     const struct kcp_family *a = &x->f.a;
@@ -115,8 +115,8 @@ static int family_carry_back(struct program *x)
     return status ? status : exchange(&x->e);
 }
 
-// A token has m rows in the form, and q reads the last of these rows. Copies that row
-// of each token to the caller or, if `out` is 0, from the caller.
+// A token has m rows in the form, and its q is in the last of these rows. Copies that
+// row of each token to the caller or, if `out` is 0, from the caller.
 template <class X>
 static void query_rows(const struct program *x, void *of_form, void *of_caller, int out)
 {

@@ -53,7 +53,7 @@ static __device__ __forceinline__ float along(const struct family &x, int64_t t,
     return r < x.m - 1 ? gate_b<X>(x, t, n, d) : key<X>(x, t, n, d);
 }
 
-// Computes G, the sum of gates within a chunk in base 2, with one thread per channel.
+// Computes G, the chunk's running sum of gates, in base 2, with one thread per channel.
 // Gates below -750 are replaced by -750.
 static __global__ void family_gate(const struct family x)
 {

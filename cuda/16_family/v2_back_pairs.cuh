@@ -11,8 +11,8 @@
 // scores qk, qb, ab and ak. The sum dG uses the rounded bf16 factors that entered the
 // products, because terms of dG cancel only with equal rounding.
 
-// Of an aligned range of 2^(b+1) tokens, a block has the second half as rows and the
-// first half as columns. Its anchor is the token of its last column (in chapter 10, of
+// A block's rows are the second half of an aligned range of 2^(b+1) tokens, and its
+// columns the first half. Its anchor is the token of its last column (in chapter 10, of
 // the first row). `lower` returns whether token i is in the second half. `of_row` and
 // `of_column` return the decay relative to the anchor, or 0 outside the block. With
 // `early` = 1, the decay is computed from G of the previous row.

@@ -7,10 +7,10 @@
 
 #include "v2_form_pairs.cuh"
 
-// Bound: memory. DPLR at K = V = 64 reads 896 bytes per token and head and writes 1280,
-// including rows of zeros. The 13 exponentials per element (two for each of five block
-// sizes, and three gates) take a third as long as moving these bytes. Registers allow
-// three blocks per SM, so one block computes while another block waits at a barrier.
+// Bound: memory. DPLR at K = V = 64 reads 896 bytes per token and head and writes 768,
+// or 1280 in backward of sequences that ranks share. The 13 exponentials per element
+// (two for each of five block sizes, and three gates) take less time than the traffic.
+// Three blocks fit in an SM's registers, so one computes while another one waits.
 
 // Replaces q, k and b by qg, kg and bg, and GDN-2's v by omega v. Replaces `a` by the
 // vector with which a token reads the state before the chunk.

@@ -64,7 +64,7 @@ static __global__ __launch_bounds__(256, 1) void dplr_scan(const struct family x
     if (carries) store_state<K>(to + state, 1, V, S);
 }
 
-// Computes dv_local for chapter 11: a token's two rows of Aqb^T dO and Aqk^T dO.
+// Computes dv_local for chapter 11: a token's two rows Aqb^T dO and Aqk^T dO.
 static __global__ __launch_bounds__(128) void dplr_local(const struct family x,
                                                          void *to)
 {

@@ -79,7 +79,7 @@ static __device__ __forceinline__ void fade(float (*S)[4], const float *G)
     }
 }
 
-// Rounds S to operand A, and stores the operand in shared memory for the storing warps.
+// Packs S as bf16 operands A, and stores them in shared memory for the storing warps.
 template <int K>
 static __device__ __forceinline__ void share_fragments(uint4 (*to)[128],
                                                        const float (*S)[4],

@@ -73,7 +73,7 @@ static int chunks_of(const struct kcp_family *a, int C)
     return n;
 }
 
-// Returns whether other ranks need a map (h_ext or M) of this rank: chapters 05 and 11.
+// Returns whether another rank needs a map (h_ext or M) of this rank (chapters 05, 11).
 static int crosses(const struct kcp_family *a)
 {
     const int seg0 = a->plan->ctx[a->r].seg0;

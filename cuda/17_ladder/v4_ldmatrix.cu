@@ -5,9 +5,9 @@
 #include "cuda/tile/decay.cuh"
 
 // Bound: shared memory, still 256 KiB per chunk with eightfold bank conflicts. But one
-// ldmatrix fills four registers, which takes four loads of w or eight of kg or u in v3,
-// and transposes kg and u. Results are transposed before the store, so that the 16
-// columns of a row, 32 bytes, are stored together. Each chunk has two barriers.
+// ldmatrix replaces four of v3's loads of w, or eight of kg or u, and transposes kg and
+// u as well. Results are transposed before the store, so that the 16 columns of a row,
+// 32 bytes, are stored together. Each chunk has two barriers.
 //> storage
 struct tiles {
     bf16 w[CHUNK][DIM], kg[CHUNK][DIM], u[CHUNK][DIM];
