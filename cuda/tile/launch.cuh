@@ -61,7 +61,7 @@ static __device__ __forceinline__ void griddepcontrol_launch_dependents(void)
 // griddepcontrol.wait, called by each thread that reads results of earlier kernels:
 // waits until the previous kernel in the stream has finished and all writes of that
 // kernel are visible. Kernels before that kernel have finished too, because at least
-// one block of each kernel launched with this attribute calls this function.
+// one block of each kernel that launch_clusters launches calls this function.
 static __device__ __forceinline__ void griddepcontrol_wait(void)
 {
     asm volatile("griddepcontrol.wait;" ::: "memory");
