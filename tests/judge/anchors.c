@@ -92,7 +92,7 @@ static void add_case(struct anchors *a, const char *words)
     k->seed = a->seed * 1000003u + (unsigned)k->id;
 }
 
-/* Adds a copy of the last case, but with an empty middle rank. */
+/* Adds the last case again, with new inputs and, if R > 2, an empty middle rank. */
 static void add_empty_rank(struct anchors *a)
 {
     struct kcase *k = add(a);

@@ -84,8 +84,8 @@ static int has_nan_output(const struct trial *x)
     return found;
 }
 
-/* Fills one input at a time of the first sequence with NaN. Sets *hidden to the name of
- * an input after which no output is NaN. */
+/* Fills one input at a time of the first sequence with NaN. If no output is NaN, sets
+ * *hidden to the input's name. */
 static int run_each_input(struct trial x, const struct trial *clean,
                           const struct kcase *k, const char **hidden, char *why,
                           size_t n)
@@ -104,9 +104,9 @@ static int run_each_input(struct trial x, const struct trial *clean,
     return status;
 }
 
-/* Fills one sequence at a time with NaN. Adds the number of output bytes that change to
- * bytes[1] for the NaN sequence, and to bytes[0] for the other sequences. Then calls
- * run_each_input. */
+/* Fills one sequence at a time with NaN. Counts the output bytes that change: in
+ * bytes[1] those of the NaN sequence, in bytes[0] those of other sequences. In forward,
+ * then calls run_each_input. */
 static int run_alone(const struct kcp_variant *v, const struct kcp_stage *s,
                      const struct memory *mem, const struct kcase *k,
                      enum kcp_pass pass, int64_t bytes[2], const char **hidden,

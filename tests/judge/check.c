@@ -190,7 +190,7 @@ static void note(struct worst *w, const struct slice *s, const struct view *v,
 }
 
 /* Returns the size by which an error is divided: the RMS of the expected slice, but
- * - for fewer than 64 tokens, at least the RMS of the head over all ranks;
+ * - for a slice of fewer than 64 tokens, at least the RMS of the head over all ranks;
  * - for a batch of fewer than 64 tokens, also at least a hundredth of the natural size,
  *   or the whole natural size for a gradient with one number per token (dbeta, GDN's
  *   dg): this number is a dot product, and if its terms cancel, rounding the states to

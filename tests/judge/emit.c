@@ -214,8 +214,8 @@ int emit_cases(const char *dir, const struct options *o)
 {
     const struct kcp_stage *s = o->stage ? stage_find(o->stage) : NULL;
     if (!s) {
-        fprintf(stderr, "kcp-check: --emit needs --stage and a stage that has "
-                "arrays, e.g. 05\n");
+        fprintf(stderr, "kcp-check: --emit needs --stage NN, with NN from 01 to 05 or "
+                "07 to 17\n");
         return 2;
     }
     int n = 0;

@@ -257,7 +257,7 @@ enum source source_of(const struct kcp_stage *s)
     return s->ranks ? OF_LAYER : OF_CHAPTERS;
 }
 
-/* Names of optional inputs that the functions above draw if the case requests them. */
+/* Names of optional inputs that the functions above or family.c draw. */
 static const char drawn[] = " A_log dt_bias h0 dht weight bias x0 dxt drop active o0 "
                             "dot a b omega ";
 

@@ -112,7 +112,7 @@ static void run_request(const struct request *q, struct trial *t, struct kcp_pla
     }
     for (int r = 0; r < t->R; r++) {
         struct rank_args *s = &t->rank[r];
-        for (int i = 0; i < s->n; i++) {      /* rank_args_check swaps the two */
+        for (int i = 0; i < s->n; i++) {  /* rank_args_check swaps image and back */
             s->buffer[i].image = q->rank[r].buffer[i].image;
             s->buffer[i].back = q->rank[r].buffer[i].back;
         }

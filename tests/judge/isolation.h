@@ -46,8 +46,8 @@ int  isolated_check(const struct kcp_check *c, struct kcp_report *own);
 /* Loads a shared object in a separate process and copies the variant's record. Returns
  * 0, or 1 with the reason in `why`. */
 int  isolated_probe(const char *path, struct kcp_variant *record, char *why, size_t n);
-/* Looks up the GPU in a separate process, because a process that uses CUDA cannot
- * fork. Returns 0, or 1 if there is no GPU. */
+/* Looks up the GPU in a separate process, because CUDA does not work in a process that
+ * is forked after its parent has used CUDA. Returns 0, or 1 if there is no GPU. */
 int  isolated_device(struct kcp_device *d);
 
 /* ---- processes that answer over a socket within a time limit (process.c) */

@@ -71,8 +71,8 @@ struct kcase *cases_anchors(const struct kcp_stage *s, int wide, uint64_t seed,
 /* Returns four cases with HV > H and different K and V up to 256 (tall_sizes). */
 struct kcase *cases_tall(const struct kcp_stage *s, uint64_t seed, int ranks, int *n);
 /* A case's text (case_text.c) is words in any order; omitted words have usual values.
- * case_parse returns 0, or 1 with the wrong word in `why`. cases_parse reads cases
- * separated by semicolons and returns their number, or 0 with the error in `why`. */
+ * case_parse returns 0, or 1 with the wrong word or an error in `why`. cases_parse
+ * reads cases separated by ';' and returns the number, or 0 with an error in `why`. */
 void case_print(const struct kcase *k, char *buf, size_t n);
 int  case_parse(const char *text, struct kcase *k, char *why, size_t n);
 int  cases_parse(const char *text, struct kcase *k, int max, char *why, size_t n);
@@ -101,8 +101,8 @@ double tensors_apart(const struct tensor_set *a, const struct tensor_set *b,
 int  pipeline_chunks(struct tensor_set *b, const struct kcase *k,
                      const struct kcp_stage *end, enum kcp_pass pass);
 /* Like one more rounding, multiplies each number by a random factor within 1 +- 2^-9
- * (bf16) or 1 +- 2^-24. Changes logits beta_raw so that beta changes by such a factor:
- * d beta / beta = (1 - sigmoid) d raw. */
+ * (bf16) or 1 +- 2^-24 (fp32). Changes logits beta_raw so that beta changes by such a
+ * factor: d beta / beta = (1 - sigmoid) d raw. */
 void tensor_disturb(struct tensor *t, const struct kcase *k, enum kcp_storage storage,
                     uint64_t *seed);
 /* Applies tensor_disturb to all outputs of a stage. */
@@ -301,9 +301,9 @@ void report_fail(struct kcp_report *r, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 int  report_close(const struct kcp_report *r, int strict);    /* returns exit status */
 
-/* A check of a stage, defined in tests/NN_name and run after the variants. With
- * --device, only checks named gpu_* or `alone` run. Without a GPU a gpu_* check prints
- * a line and returns KCP_NA. */
+/* A check of a stage runs after the stage's variants. Checks of other chapters and of
+ * the judge run last. With --device, only checks named gpu_* or `alone` run. Without a
+ * GPU a gpu_* check prints a line and returns KCP_NA. */
 struct kcp_check { const char *stage, *name, *what; int (*run)(struct kcp_report *); };
 #define KCP_CHECK(ident)                                                              \
     extern const struct kcp_check ident;                                              \
