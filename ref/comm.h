@@ -100,11 +100,11 @@ int kcp_timeout(double *seconds, char *why, size_t n);
 
 /* Ranks can be MPI processes (kcp_mpi.h, a separate library).
  *
- * If a rank fails, all_gather, send, recv and barrier return KCP_COMM on every rank.
- * Then lost() gives the failed rank and the reason. If a process dies under MPI, the
- * launcher names it, ends the other processes, and returns a status other than 0. If a
- * rank hangs, or if a rank over threads or NCCL dies, calls on the other ranks fail
- * within KCP_TIMEOUT_S with a one-line reason, and work on their streams ends. */
+ * If a call fails on a rank, all_gather, send, recv and barrier return KCP_COMM on all
+ * ranks. Then lost() gives the failed rank and the reason. If a rank hangs, or a rank
+ * over threads or NCCL dies, calls on the other ranks fail so within KCP_TIMEOUT_S, and
+ * work on their streams ends. If a process dies under MPI, calls need not return: the
+ * launcher names the process, ends the others, and returns a status other than 0. */
 
 /* Ranks can use NCCL. Functions kcp_nccl_* return KCP_NA in a build without CUDA or
  * NCCL. Pointers are to memory of the rank's GPU. A call returns when its work is on

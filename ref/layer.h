@@ -67,8 +67,8 @@ size_t kcp_layer_conv_work(const struct kcp_layer *layer, const struct kcp_conv 
  * so backward is impossible. KCP_BAD: an array is missing, work or saved is too
  * short, or the grid differs from the plan's. KCP_NA: no path supports this shape.
  * KCP_CUDA: a launch failed. KCP_COMM: comm->lost names the rank. KCP_MISMATCH: the
- * saved block's format is wrong, or the block is from another call; on a GPU the call
- * may instead return KCP_OK and set all gradients except dh0 to NaN. */
+ * saved block has other sizes, options or format than this call. On a GPU, which also
+ * compares these, the call returns KCP_OK, and all gradients except dh0 become NaN. */
 int kcp_layer_forward(const struct kcp_layer *layer, struct kcp_forward *a);
 int kcp_layer_backward(const struct kcp_layer *layer, struct kcp_backward *a);
 int kcp_layer_conv(const struct kcp_layer *layer, struct kcp_conv *a);

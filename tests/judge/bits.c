@@ -6,11 +6,11 @@
  * The check `alone` fills one sequence with NaN and requires that no bit of the other
  * sequences' outputs changes. The rows after a partial chunk belong to the next
  * sequence. A kernel that loads these rows and multiplies them by 0 is correct only if
- * they are finite, because 0 times NaN is NaN. Then `alone` fills one input at a time
- * and requires NaN in an output, because fmaxf(g, -200) would hide a NaN in g. The
- * check `canonical` cuts segments at fixed token numbers and requires equal bits on 1,
- * 2, 3, 4, 7 and 8 ranks, in the forms (exchange algorithms) that compose maps in token
- * order. tests/13, 14, 15 and 16 run this check on references. */
+ * they are finite, because 0 times NaN is NaN. Then `alone` fills only one input of
+ * the sequence, each in turn, and requires NaN in an output, because fmaxf(g, -200)
+ * would hide a NaN in g. The check `canonical` cuts segments at fixed token numbers and
+ * requires equal bits on 1, 2, 3, 4, 7 and 8 ranks, in the forms (exchange algorithms)
+ * that compose maps in token order. tests/13, 14, 15 and 16 run it on references. */
 #include "trial.h"
 
 #include <math.h>
