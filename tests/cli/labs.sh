@@ -55,7 +55,7 @@ grade 07_merge && fail 'status 0 for a file that does not compile'
 grep -qF "$file:$line:" "$W/output" && pass || fail "make grade: $(cat "$W/output")"
 hand_in 07_merge 'abort();';                    loses "$file:$line: ABRT: abort();"
 hand_in 07_merge 'next[0][V + 100000000] = 1;'; loses "$file:$line: index 1"
-hand_in 07_merge 'for (;;) ;';                  loses "$file:$line: it was here" 2
+hand_in 07_merge 'for (;;) ;';                  loses "$file:$line: the program was at this line" 2
 hand_in 07_merge '((double *)map)[0] = 1;';     loses 'wrote into input maps'
 hand_in 07_merge 'return not_mine(next);';      loses 'not_mine'
 hand_in 07_merge 'extern int puts(const char *); for (;;) puts("and again");'
