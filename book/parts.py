@@ -108,7 +108,7 @@ def replays():
 
 
 def chosen():
-    """Compares all-gather with chain, one group of heads with two, three cuts of T."""
+    """Compares all-gather with chain, two groups of heads with one, and three cuts of T."""
     for name, case in (("long2", "kda_2x1_t131072_bare"),
                        ("long4", "kda_4x1_t131072_bare")):
         gather, chain = (newest(case, form=f).us for f in ("all_gather", "chain"))

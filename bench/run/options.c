@@ -19,7 +19,8 @@ static const struct option_row rows[] = {
 };
 #undef KCP_OPTION
 
-/* An option's value and text in --help. If value is NULL, --help prints expects. */
+/* An option's value and text in --help. If `value` is NULL, --help prints the option's
+ * column `expects` instead. */
 #define KCP_OPTION(type, field, name, value, kind, expects, low, high, help)          \
     { value, help },
 static const struct option_text texts[] = {

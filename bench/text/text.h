@@ -114,7 +114,7 @@ struct finding {
     double form_err[KCP_FORMS];            /* relative to one rank */
     struct kcp_traffic form[KCP_FORMS], formula[KCP_FORMS];    /* all ranks, passes */
     double (*alive)[VALUE_HEADS];      /* [S]: |M|_F / sqrt(K) of each segment */
-    double far;                        /* share of the first cut's state at the end */
+    double far;                        /* share of state left at rank far_rank */
     int far_seq, far_rank;             /* far_seq = -1: no sequence crosses a cut */
     double took, ms[2];                /* took: s; ms: per step on R ranks, on one */
 };

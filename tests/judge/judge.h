@@ -56,10 +56,10 @@ struct kcase {
 };
 extern const char *const regime_name[], *const model_name[], *const storage_name[];
 extern const char *const gate_name[], *const beta_name[];
-/* Draws a list of *n cases of a stage, which the caller frees. The list covers every
- * value of each axis (property), and all pairs of a few axes, e.g. number of ranks and
- * exchange form; with `full`, of all axes. With `wide`, K and V are 64 or 128 and C =
- * 64, the sizes of tensor-core kernels. If ranks > 0, R = ranks. */
+/* Draws a list of *n cases of a stage, which the caller frees. The list has every value
+ * of each axis (property). It also has every pair of values of a few axes, e.g. number
+ * of ranks and exchange form, or, with `full`, of all axes. With `wide`, K and V are 64
+ * or 128 and C = 64, the sizes of tensor-core kernels. If ranks > 0, R = ranks. */
 struct kcase *cases_make(const struct kcp_stage *s, int full, int wide, uint64_t seed,
                          int ranks, int *n);
 /* Returns the anchors, the fixed cases of every list (see anchors.def). Their ids start
@@ -152,9 +152,9 @@ struct worst {
     int rank, head, nan;
     int of_forward;                 /* 1: output of stage 13's forward */
 };
-/* Natural sizes: rms_v is RMS(v), the size of states. Gradients of parameters are sums;
- * rms_sum (for sums of dg_raw) and rms_dA (for dA_log) are the RMS that these sums
- * would have if their terms had random signs. */
+/* Natural sizes. rms_v is RMS(v), the size of states. Gradients of parameters are sums.
+ * rms_dA is the RMS that dA_log would have if the terms of its sums had random signs,
+ * and rms_sum is the same for gradients that are sums of dg_raw. */
 struct natural_sizes { double rms_v, rms_sum, rms_dA; };
 /* One rank's slice of a tensor, computed (got) and expected (want). */
 struct slice {
