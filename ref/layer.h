@@ -34,11 +34,12 @@ struct kcp_layer {
 
 /* Sets the layer to the references of chapters 08 and 13 to 16: double, on the host. */
 void kcp_layer_ref(struct kcp_layer *layer);
-/* Sets the layer to the GPU kernels of a storage (KCP_BF16 or KCP_F32). Forward starts
- * its search of the table of paths at kernel `name` ("v1_stages"), and so does backward
- * if its kernel `name` reads the saved block. Other calls, and all if `name` is NULL,
- * search the whole table. Needs no GPU. Returns KCP_NA if built without CUDA. If `name`
- * is unknown, returns KCP_BAD, and `why` (may be NULL) lists the names. */
+/* Sets the layer to the GPU kernels of a storage (KCP_BF16 or KCP_F32). Calls search
+ * the table of paths. If `name` ("v1_stages") is not NULL, forward starts at the first
+ * row of kernel `name`, and so does backward if its kernel `name` reads the saved
+ * block. Other calls start at the table's first row. Needs no GPU. Returns KCP_NA if
+ * built without CUDA. If `name` is unknown, returns KCP_BAD, and `why` (may be NULL)
+ * lists the names. */
 int  kcp_layer_gpu(struct kcp_layer *layer, enum kcp_storage storage,
                    const char *name, char *why, size_t n);
 

@@ -36,8 +36,10 @@
 /* Times of a walk in microseconds, measured on two H200, 2026-11-23. A walk computes a
  * segment's map while other SMs compute factors (split.h).
  * CHUNKS         chunks per launch (64 took the same time, 32 took longer)
- * MAP, MAP_ROWS  one step of [h_ext | M]: one gate per channel, one gate per head
- * H, H_ROWS      one step of h_ext alone: one gate per channel, one gate per head
+ * MAP            one step of [h_ext | M] with one gate per channel
+ * MAP_ROWS       one step of [h_ext | M] with one gate per head
+ * H              one step of h_ext alone with one gate per channel
+ * H_ROWS         one step of h_ext alone with one gate per head
  * LAUNCH         each additional launch */
 #define KCP_WALK_CHUNKS 128
 #define KCP_WALK_MAP 1.2

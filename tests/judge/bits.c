@@ -157,9 +157,9 @@ static int alone_pass(struct kcp_report *rep, const struct kcp_variant *v,
 
 /* ---- two runs on equal inputs */
 
-/* Requires that runs x and `to` have equal output bits. The run `to` has one rank, or as
- * many as x. If the runs are on a GPU and differ in option `save`, skips outputs of the
- * forward that stage 13 runs first, because `save` may select another kernel. */
+/* Requires that runs x and `to` have equal output bits. The run `to` has one rank, or
+ * as many as x. If the runs are on a GPU and differ in option `save`, skips outputs of
+ * the forward that stage 13 runs first, because `save` may select another kernel. */
 static void compare(struct kcp_report *rep, const struct trial *x,
                     const struct trial *to, const char *words)
 {

@@ -116,7 +116,7 @@ class Site(Spec):
 
     def made(self):
         """Returns functions that allocate o, the states and all gradients but dh0."""
-        if self.makers is None:               # torch.compile may trace __init__
+        if self.makers is None:          # not in __init__, which torch.compile may trace
             new = lambda shape, dtype: maker(shape, dtype, self.device)
             states = new(self.states, self.acc)
             shapes = [*self.shapes[:5], self.A_log if self.gate else None,
