@@ -238,7 +238,7 @@ STATES = ("none", "stale", "not comparable", "fresh")
 
 
 def stale(build):
-    """Prints the variants whose present code has no recorded time, but none in f32."""
+    """Prints variants, except those in f32, whose present code has no recorded time."""
     digests = Digests.of_build(build)
     best = {k: "none" for k in digests.rows if k[0] not in ("comm", "path", "alias")
             and not k[1].endswith("_f32")}

@@ -18,7 +18,7 @@ static const char *const faults[FAULTS] = { "none", "memcheck", "racecheck",
                                             "initcheck", "synccheck", "turns", "late" };
 
 // Each thread reads a number that another thread has written. The faults are a read
-// past the end of x, an uninitialized x, no barrier between write and read, and a
+// past the end of `x`, an uninitialized `x`, no barrier between write and read, and a
 // barrier that half of each warp does not reach.
 __global__ void neighbour(int fault, const int *x, int *y)
 {

@@ -4,7 +4,7 @@
  * Book: chapter 08.  Checked by: tests/cli/run_device.sh, against --device cpu.
  * Next: write.c.
  * The layer (ref/layer.h) chooses the kernel by ref/core/paths.def. Every call copies
- * all arrays, so the printed time is not the kernel's. kcp-bench times kernels. */
+ * all arrays, and the printed time includes the copies. kcp-bench times kernels. */
 #include "run.h"
 
 #include <stdlib.h>

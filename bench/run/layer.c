@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Names of the convolutions' arrays and of their gradients: inputs x, weights w,
- * rows x0 before each sequence, and last rows xt of each sequence. */
+/* Names of the convolutions' arrays and of their gradients: `x` is the input, `w` the
+ * weights, `x0` the rows that precede a sequence, and `xt` a sequence's last rows. */
 static const struct { const char *x, *dx, *w, *dw, *x0, *dx0, *xt, *dxt; } names[] = {
     { "q_raw", "dq_raw", "w_q", "dw_q", "x0_q", "dx0_q", "xt_q", "dxt_q" },
     { "k_raw", "dk_raw", "w_k", "dw_k", "x0_k", "dx0_k", "xt_k", "dxt_k" },
@@ -59,8 +59,8 @@ static int load_conv(struct run *x)
         s += n;
     }
     if (count != 3 || s[-1])
-        return run_error(x, RUN_BAD, "--conv", "found '%.80s', "
-                         "expected three files, as wq.npy,wk.npy,wv.npy", x->o.conv);
+        return run_error(x, RUN_BAD, "--conv", "found '%.80s', expected "
+                         "three files, such as wq.npy,wk.npy,wv.npy", x->o.conv);
     x->conv = 1;
     for (int i = 0; i < 3; i++)
         if (load_rows(x, i, names[i].x0) != 0 ||
@@ -248,5 +248,5 @@ int layer_run(struct run *x)
         return -1;
     if (ranks_run(x, x->plan->R, layer_rank) != 0)
         return -1;
-    return x->mpi.r == 0 ? outs_check(x) : 0;      /* others have a part */
+    return x->mpi.r == 0 ? outs_check(x) : 0;      /* other ranks have a part */
 }

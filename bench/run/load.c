@@ -51,7 +51,7 @@ int sums_check(struct run *x)
         n += x->a.t[i].by_rank;
     return n || !x->o.sum ? 0 :
         run_error(x, RUN_BAD, "--sum", "no result is a sum over ranks; add do.npy "
-                  "and one of A_log.npy, dt_bias.npy, --conv");
+                  "and A_log.npy, dt_bias.npy or --conv");
 }
 
 /* Returns the path of `file` in --in, or `file` if only that exists (for --conv). */
@@ -138,7 +138,7 @@ int array_out(struct run *x, const struct kcp_call *z, const char *name,
     a->out = 1;
     a->nd = shape_dims(z, shape, a->dim);
     if (a->nd < 0)
-        return run_error(x, RUN_BAD, file, "a size in [%s] is set by no input", shape);
+        return run_error(x, RUN_BAD, file, "no input sets a size in [%s]", shape);
     a->n = npy_count(a->nd, a->dim);
     const int is_sum = x->plan && shape[0] != 'T' && shape[0] != 'N';
     if (is_sum && x->o.sum && a->nd < NPY_RANK) {
@@ -155,7 +155,7 @@ int array_out(struct run *x, const struct kcp_call *z, const char *name,
     return 0;
 }
 
-/* Writes the index of element e, as "[3,0,2]". */
+/* Writes the index of element `e`, such as "[3,0,2]". */
 static char *index_text(const struct tensor *a, int64_t e, char *s, size_t n)
 {
     int64_t at[NPY_RANK];
@@ -186,7 +186,7 @@ int array_check(struct run *x, const struct tensor *a, int below)
 /* ---- names of files. A misspelt name such as cu_seqlen.npy must be an error.
  * Names of all stages' fields are accepted, so that stages can share a folder. */
 
-/* Returns 1 if a file has the field's name, with or without a final "_raw" or "_". */
+/* Returns 1 if `name` is `field`, or is `field` without its final "_raw" or "_". */
 static int is_field(const char *field, const char *name, size_t n)
 {
     const size_t m = strlen(field);

@@ -67,8 +67,8 @@ static int run_all(struct run *x, int argc, char **argv)
     const struct kcp_stage *stage = x->o.stage ? kcp_stage_find(x->o.stage) : NULL;
     const int family = stage && !strncmp(stage->name, "16", 2);
     if ((x->o.model >= KCP_DPLR) != family)
-        return run_error(x, RUN_BAD, "--model", "--stage 16 supports only dplr, gdn2, "
-                         "gla; other stages support only kda, gdn");
+        return run_error(x, RUN_BAD, "--model", "--stage 16 supports only dplr, gdn2 "
+                         "and gla; other stages support only kda and gdn");
     if (device_open(x, stage) != 0)
         return -1;
     const double start = seconds_now();
@@ -90,7 +90,7 @@ static int run_all(struct run *x, int argc, char **argv)
 static int kcp_run(int argc, char **argv)
 {
     static struct run x;
-    signal(SIGXFSZ, SIG_IGN);          /* write() then fails at the size limit */
+    signal(SIGXFSZ, SIG_IGN);          /* then write() fails at the file size limit */
     x.size = (struct kcp_call){ .T = -1, .N = -1, .NS = -1, .NC = -1, .R = -1, .H = -1,
         .HV = -1, .K = -1, .V = -1, .C = -1, .D = -1, .Wc = -1 };
     if (run_all(&x, argc, argv) != 0) {

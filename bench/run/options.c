@@ -32,7 +32,7 @@ static const char files[] =
 "usage: kcp-run --in DIR --out DIR [options]\n"
 "       kcp-run --help | --version\n"
 "\n"
-"Runs the KDA or GDN layer, or a related model, on R ranks, in double or on GPUs.\n"
+"Runs the KDA or GDN layer, or a related model, on R ranks: CPUs in double, or GPUs.\n"
 "Arrays are .npy files (C or Fortran order, little-endian; float64, float32 or\n"
 "float16; whole numbers: int64 or int32).\n"
 "\n"
@@ -47,15 +47,15 @@ static const char files[] =
 "  do [T,HV,V]            optional; if present, backward runs too\n"
 "  dht                    like h0\n"
 "  a b (dplr), b omega (gdn2): for the shapes see stage 16 below\n"
-"  x0_q x0_k x0_v         [N,W-1,D] with --conv: the W-1 rows before each sequence\n"
-"  dxt_q dxt_k dxt_v      like x0: gradients of xt; both optional; D is H K or HV V\n"
+"  x0_q x0_k x0_v         [N,W-1,D] optional with --conv: rows before each sequence\n"
+"  dxt_q dxt_k dxt_v      like x0: gradients of xt; W is taps, D is H*K or HV*V\n"
 "written to --out, float64\n"
 "  o [T,HV,V]   ht [N,HV,K,V] (like h0)\n"
-"  dq dk dv dg dbeta dh0  if do exists, in the shapes of q k v g beta h0\n"
-"  dA_log ddt_bias        if do exists: one per given A_log, dt_bias; sums over ranks\n"
+"  dq dk dv dg dbeta dh0  if do.npy exists, in the shapes of q k v g beta h0\n"
+"  dA_log ddt_bias        if do.npy and the parameter exist; sums over ranks\n"
 "  xt_q xt_k xt_v         with --conv: the last W-1 rows, to be x0 of the next call\n"
-"  dw_q dw_k dw_v         if do exists, with --conv; summed over the ranks\n"
-"  dx0_q dx0_k dx0_v      if do exists: one per given x0_q, x0_k, x0_v\n";
+"  dw_q dw_k dw_v         if do.npy exists, with --conv; sums over ranks\n"
+"  dx0_q dx0_k dx0_v      if do.npy exists: one per given x0_q, x0_k, x0_v\n";
 
 int run_error(struct run *x, int code, const char *what, const char *format, ...)
 {
@@ -68,7 +68,7 @@ int run_error(struct run *x, int code, const char *what, const char *format, ...
     return npy_error(x->why, sizeof x->why, what, "%s", text);
 }
 
-/* Prints a stage's inputs, then its outputs, as "  03_wy   q[T H K] ..". */
+/* Prints a stage's inputs, then its outputs, e.g. "  03_wy   q[T H K] ..". */
 static void print_stage(const struct kcp_stage *s)
 {
     for (int out = 0; out < 2; out++) {

@@ -69,7 +69,7 @@ int owners_read(struct run *x, const int64_t *cu, int *R, struct kcp_owners *o)
     return 0;
 }
 
-/* Permutes arrays with a row per token to shard order or, if `back` is 1, back. */
+/* Permutes arrays with a row per token to shard order or, if back = 1, token order. */
 int owners_permute(struct run *x, int back)
 {
     const struct kcp_plan *p = x->plan;
@@ -95,7 +95,7 @@ int owners_permute(struct run *x, int back)
     return 0;
 }
 
-/* Writes a rank's first range and the number of its other ranges, as "0..16 +3". */
+/* Writes a rank's first range and the number of its other ranges, e.g. "0..16 +3". */
 void owners_text(const struct kcp_plan *p, int r, char *text, size_t n)
 {
     int first = -1, more = -1;

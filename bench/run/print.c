@@ -9,7 +9,7 @@
 static const char *const models[] = { "KDA", "GDN", "DPLR", "GDN-2", "GLA",
                                       "Spike-KDA" };
 
-enum { ROWS = 32 };            /* ranks printed before the last rank */
+enum { ROWS = 32 };            /* the first ROWS ranks and the last rank are printed */
 
 static void print_rank(const struct run *x, int r)
 {

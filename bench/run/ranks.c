@@ -23,7 +23,7 @@ const char *field_shape(const struct run *x, const struct kcp_field *f)
     return f->shape;
 }
 
-/* Returns the address of rank r's part of array a: its first row in an array of
+/* Returns the address of rank r's part of array `a`: its first row in an array of
  * tokens, or its copy in a sum over ranks. All ranks share an array of states,
  * because each rank uses only the states that it owns. */
 static void *shard(const struct run *x, const struct tensor *a, int r)

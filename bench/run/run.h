@@ -106,12 +106,12 @@ int  plan_read(struct run *x);
 int  plan_make(struct run *x);
 int  call_make(struct run *x);
 /* owners.c. owners_read makes the table for --layout or --owners. owners_permute
- * permutes token arrays to shard order, or back. owners_text writes a rank's ranges. */
+ * puts token arrays in shard or token order. owners_text writes a rank's ranges. */
 int  owners_read(struct run *x, const int64_t *cu, int *R, struct kcp_owners *o);
 int  owners_permute(struct run *x, int back);
 void owners_text(const struct kcp_plan *p, int r, char *text, size_t n);
 
-/* layer.c, stage.c: load arrays, run the layer or stage, leave the results in x->a. */
+/* layer.c, stage.c: load arrays, run the layer or stage, and put results in x->a. */
 int  layer_run(struct run *x);
 int  stage_run(struct run *x);
 int  outs_check(struct run *x);                /* finite numbers, equal sums */

@@ -3,7 +3,7 @@
  * Book: chapter 00 (the letters).  Checked by: tests/cli/run_cli.sh.  Next: load.c.
  *
  * "T HV K" matches [12,4,8] if T, HV and K have these sizes or are unknown; then
- * unknown sizes are set. So the arrays loaded first define sizes of later ones. */
+ * unknown sizes are set. So arrays that are loaded first set sizes of later arrays. */
 #include "run.h"
 
 #include <inttypes.h>
@@ -27,7 +27,7 @@ static int bind(struct kcp_call *z, const char *word, size_t n, int64_t size)
     return 1;
 }
 
-/* Writes a shape and its sizes, as "[T,H,K] = [12,?,8]". */
+/* Writes a shape and its sizes, e.g. "[T,H,K] = [12,?,8]". */
 static void sizes_text(const struct kcp_call *z, const char *shape, char *s, size_t n)
 {
     char found[160] = "";

@@ -54,8 +54,8 @@ static int make_grid(struct run *x)
         return 0;
     if ((z->NS >= 0 && z->NS != ctx->NS) ||
         (z->NC >= 0 && z->NC != ctx->NC))
-        return run_error(x, RUN_BAD, "cu_seqlens.npy", "found NS = %d, NC = %d; "
-                         "other arrays differ in NS or NC: add cu.npy, cn.npy, sc.npy",
+        return run_error(x, RUN_BAD, "cu_seqlens.npy", "found NS = %d, NC = %d; other "
+                         "arrays differ in NS or NC: add cu.npy, cn.npy and sc.npy",
                          ctx->NS, ctx->NC);
     z->NS = ctx->NS;
     z->NC = ctx->NC;
@@ -91,7 +91,7 @@ static int load_all(struct run *x)
     return needs_grid && !given ? make_grid(x) : call_make(x);
 }
 
-/* Runs stage 08 on the inputs of 13, because stage 13 reads what stage 08 saves. */
+/* Runs stage 08 on stage 13's inputs, because stage 13 reads what stage 08 saves. */
 static int before_13(struct run *x, struct kcp_comm *comm, struct kcp_backward *b)
 {
     struct kcp_forward f;

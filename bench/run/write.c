@@ -2,9 +2,9 @@
  *
  * Book: chapter 20.  Checked by: tests/cli/run_folder.sh.  Next: print.c.
  *
- * A reader of --out finds all results of one run or none. With --force the earlier
+ * A reader of --out finds all results of one run or no result. With --force the earlier
  * folder is first renamed to OUT.old. If the run is killed between the two renames,
- * OUT.old has all earlier results and OUT.XXXXXX all new results. */
+ * OUT.old has all earlier results and OUT.XXXXXX has all new results. */
 #define _XOPEN_SOURCE 700              /* realpath */
 #include "run.h"
 

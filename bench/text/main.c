@@ -13,7 +13,7 @@
 
 enum { SEED = 2026, MOST_BYTES = 3072, MOST_STEPS = 10000 };
 /* Learning rate of gradient descent. After 100 steps the losses on four ranks and on
- * one differ by 1e-14. With rate 1 the losses would differ by 4.6e-4, because they
+ * one rank differ by 1e-14. With rate 1 the losses would differ by 4.6e-4, because they
  * oscillate and thus amplify rounding errors. */
 #define RATE 0.25
 

@@ -180,7 +180,7 @@ void model_into_layer(const struct rank *a)
     project_back(a, INTO_LAYER, DO);
 }
 
-/* Adds gradients of projections, embedding and b to a segment's row of part [NS,n]. */
+/* Adds gradients of projections, embedding and `b` to a segment's row of `part`. */
 void model_gradients(const struct rank *a, double *part, int64_t n)
 {
     const struct kcp_context *c = a->ctx;

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Prints n bytes of text (all if n is -1) with escapes; bytes above 126 become dots. */
+/* Prints n bytes (n = -1: the whole string) with escapes; bytes above 126 are dots. */
 void print_html(FILE *o, const char *s, int64_t n)
 {
     for (int64_t i = 0; n < 0 ? s[i] != 0 : i < n; i++) {
@@ -31,7 +31,7 @@ static void stages(FILE *o, const struct finding *f)
     fputs("</figure>\n", o);
 }
 
-/* Prints the same report as on the terminal. */
+/* Prints the report that the terminal also shows. */
 static void numbers(FILE *o, const struct finding *f)
 {
     char *text = NULL;

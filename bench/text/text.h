@@ -24,7 +24,7 @@ struct text {
 int  text_read(struct text *x, const char *paths, int64_t most);
 
 /* ---- model.c: parameters; run.c: the program of a rank, and all ranks */
-enum param {       /* training changes parameters before P_CQ */
+enum param {       /* training changes P_EMBED to P_LOGIT */
              P_EMBED, P_Q, P_K, P_V, P_G, P_BETA, P_O, P_LOGIT,
              P_CQ, P_CK, P_CV, P_ALOG, P_DT, P_BBIAS, PARAMS };
 extern const struct shape { const char *name; int rows, cols; } param_shape[PARAMS];
@@ -95,7 +95,7 @@ int oracle_layer(struct rank *a, enum kcp_pass pass);      /* oracle.c */
 
 /* ---- trace.c: times of every stage, by the linker's --wrap */
 double seconds(void);
-/* Records this thread's events in `lane` from now on. Returns the lane used before. */
+/* Records this thread's events in `lane` from now on. Returns the previous lane. */
 struct lane *trace_on(struct lane *lane, double start);
 void   trace_mark(enum mark mark, int back, double from, double busy_from);
 void   traffic_add(struct kcp_traffic *sum, struct kcp_traffic more);
@@ -109,14 +109,14 @@ struct finding {
     const struct run *many, *one, *step;
     int R, steps, pass;
     int counted;                       /* 1: every form's traffic equals its formula */
-    double *loss[2];                   /* [steps + 1] losses on R ranks, and on one */
+    double *loss[2];                   /* [steps + 1] losses: R ranks; one rank */
     double error_one[CHECKED], error_step[CHECKED], worst_one, worst_step, limit;
     double form_err[KCP_FORMS];            /* relative to one rank */
     struct kcp_traffic form[KCP_FORMS], formula[KCP_FORMS];    /* all ranks, passes */
     double (*alive)[VALUE_HEADS];      /* [S]: |M|_F / sqrt(K) of each segment */
     double far;                        /* share of state left at rank far_rank */
     int far_seq, far_rank;             /* far_seq = -1: no sequence crosses a cut */
-    double took, ms[2];                /* took: s; ms: per step on R ranks, on one */
+    double took, ms[2];                /* took: s; ms: per step, R ranks; one rank */
 };
 /* Returns the largest relative RMS error of all tensors, ranks and heads. If `err` is
  * not NULL, it receives the error of each tensor. */
