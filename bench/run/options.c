@@ -32,7 +32,7 @@ static const char files[] =
 "usage: kcp-run --in DIR --out DIR [options]\n"
 "       kcp-run --help | --version\n"
 "\n"
-"Runs the KDA or GDN layer, or a related model, on R ranks: CPUs in double, or GPUs.\n"
+"Runs the KDA or GDN layer, or a related model, on R ranks. CPUs compute in double.\n"
 "Arrays are .npy files (C or Fortran order, little-endian; float64, float32 or\n"
 "float16; whole numbers: int64 or int32).\n"
 "\n"

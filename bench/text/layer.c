@@ -57,7 +57,7 @@ int layer_conv(struct rank *a, enum kcp_pass pass)
 
 /* ---- chapters 08 and 13 */
 
-/* Computes M of every segment for the report; the layer needs M of few segments. */
+/* Computes M of every segment for the report; the layer needs some of these M. */
 static int keep_maps(struct rank *a, const struct kcp_forward *f)
 {
     const int64_t map = VALUE_HEADS * KEY * (VALUE + KEY), M = VALUE_HEADS * KEY * KEY;
