@@ -10,8 +10,8 @@
 # Other jobs run only on all GPUs: a failing rank, communicators made by the caller, CUDA
 # graphs, 100 runs that must give equal bits, and BATCHES (160) random batches of sequences.
 # The job with the failing rank runs first and alone: its timeout is 5 seconds, and NCCL
-# starts slowly beside other jobs. At most AT_ONCE (8) jobs run at once. More would be slower,
-# because a message moves only while both of its GPUs run the same job. ONLY, a pattern,
+# starts slowly beside other jobs. At most AT_ONCE (8) jobs run at once. More jobs would be
+# slower, because a message moves only while both of its GPUs run the same job. ONLY, a pattern,
 # selects jobs. The exit status is 1 if a job fails or LIMIT (1800) seconds pass. Folder $OUT,
 # which records.py reads, gets the printed table (nccl.tsv) and all output (log.txt).
 if [ "$1" = --job ]; then            # "what<tab>ranks<tab>command"
@@ -41,7 +41,7 @@ echo "$ALL x $(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 
 export KCP_TIMEOUT_S=${KCP_TIMEOUT_S:-20}
 forms=$(sed -n 's/^ *FORM(.*, \([a-z_]*\)).*/\1/p' "$here/../ref/comm.h" | tr '\n' ' ')
 row() { printf '%s\t%s\t%s\n' "$1" "$2" "$3"; }       # prints a line for the list of jobs
-judge() {            # what, ranks, options of kcp-check
+judge() {            # arguments: name, ranks, options of kcp-check
     row "$1" "$2" "$B/kcp-check --device --backend nccl --ranks $2 --limit 120 $3"
 }
 # Prints 16 batches per line. A batch has 10 to 30 sequences, mostly with 1 to 5 tokens.
@@ -63,7 +63,7 @@ batches() {
             if (i % 16 == 0 || i == count) { print line; line = "" }
         } }'
 }
-jobs_of() {          # number of ranks: prints jobs, the longest first
+jobs_of() {          # prints the jobs on $1 ranks, the longest first
     for s in 13 08 16 11 07 15 14; do
         "$B/kcp-check" --list --device --stage $s | while read -r stage variant _; do
             judge "$s $variant" $1 "--quick --stage $s --variant $variant"

@@ -3,7 +3,7 @@
 #
 # Book: chapter 18.  Checked by: records.py stale, against bench/results.  Next: records.py.
 #
-#   python3 bench/digest.py [BUILD]        prints a TSV: stage, variant, nvcc, digest, also
+#   python3 bench/digest.py [BUILD]        prints columns `stage variant nvcc digest also`
 #   python3 bench/digest.py --compare A B  compares two builds; status 1: GPU functions differ
 #
 # A variant's digest covers the instructions (cuobjdump -sass) of all GPU functions in its
@@ -11,8 +11,8 @@
 # functions' names and order. The digest is "-" if a source is missing or newer than its
 # object. Digests of two compilers cannot be compared. Row "comm" has the digest of the
 # exchange's host code. A row "path" has the digest of a row of ref/core/paths.def (of all
-# columns except name, stage and kernel). Column "also" lists older digests that count
-# as equal to the row's digest (bench/results/digests.tsv). A row "alias" has a stage, a
+# columns except `path`, `stage`, `kernel` and `here`). Column "also" lists older digests that
+# count as equal to the row's digest (bench/results/digests.tsv). A row "alias" has a stage, a
 # kernel's former name and, in column "digest", the kernel's present name.
 import collections
 import glob

@@ -6,7 +6,7 @@
 # Next: peers/fla_ops.py.
 #
 #   sh bench/gpu_bench.sh [BUILD]                      writes to $OUT, default BUILD/bench
-#   python3 bench/records.py add $OUT NAME COMMIT      afterwards: rows of bench/results
+#   python3 bench/records.py add $OUT NAME COMMIT      then adds rows to bench/results
 #
 # The script ends after LIMIT (470) seconds. In case a_live, ALL=1 also times slow, early
 # variants. CASES selects names in cases(); the first eight fill README.md's one-GPU table.
@@ -16,7 +16,7 @@ OUT=${OUT:-$B/bench}
 began=$(date +%s)
 left() { echo $((LIMIT - $(date +%s) + began)); }
 log() { echo "gpu_bench.sh: $* ($(left) s left)"; }
-within() {           # seconds, command...: ends the command `seconds` before LIMIT
+within() {           # within SECONDS COMMAND...: ends COMMAND SECONDS before LIMIT
     t=$(($(left) - $1)); shift
     [ $t -gt 10 ] || { log "no time left for $2"; return 1; }
     timeout $t "$@"
@@ -84,7 +84,7 @@ cat "$judged"/judge.* >"$OUT/judge.txt"
 grep -E '^ +(FAIL|MARGINAL|skip)' "$OUT/judge.txt"
 log "judged: $failed stages failed"
 
-# Times KCP's kernels, one file per case. Programs below append rows of other systems.
+# Times KCP's kernels, one file per case. Later, peers/*.py append rows of other systems.
 for c in $CASES; do
     options=$(cases | sed -n "s/^$c  *//p")
     newest=--newest

@@ -9,8 +9,8 @@
 #
 # For each number of tokens in TOKENS and each exchange algorithm, times a forward that saves
 # for backward, the backward, and a forward that saves nothing. Then times short calls, also
-# as replays of a CUDA graph. If .peers/ has FLA, also times FLA's context parallelism,
-# for the first of TOKENS. The script ends after LIMIT (240) seconds, FLA's run KEEP (90) earlier.
+# as replays of a CUDA graph. If .peers/ has FLA, also times FLA's context parallelism for the
+# first of TOKENS. The script ends after LIMIT (240) s. FLA starts no case in the last KEEP (90) s.
 B=${1:-build} LIMIT=${LIMIT:-240} OUT=${OUT:-$B/check_gpus} here=$(dirname "$0")
 began=$(date +%s)
 left() { echo $((LIMIT - $(date +%s) + began)); }
@@ -20,7 +20,7 @@ all=$(nvidia-smi -L 2>/dev/null | wc -l)
 [ -s "$OUT/judge.txt" ] || {
     echo "gpu_ranks.sh: $OUT/judge.txt not found: run check_gpus.sh first"; exit 1; }
 . "$here/nccl_home.sh"
-ours() {             # file, options of kcp-bench
+ours() {             # ours FILE OPTION...: kcp-bench with these options writes FILE.tsv
     f=$1; shift
     [ "$(left)" -gt 8 ] && timeout "$(left)" "$B/kcp-bench" --tsv "$OUT/$f.tsv" -H 32 \
         -w 5 -n 30 "$@" >>"$OUT/bench.txt" 2>&1 || log "$f: not all of it was timed"

@@ -3,8 +3,8 @@
 #
 # Book: chapters 17, 18.  Checked by: tests/cli/bench_cli.sh.  Next: digest.py.
 #
-#   records.py add FOLDER NAME COMMIT   rows of a run into bench/results/NAME.tsv
-#   records.py stale [BUILD]            variants whose present code has no recorded time
+#   records.py add FOLDER NAME COMMIT   adds a run's rows to bench/results/NAME.tsv
+#   records.py stale [BUILD]            prints variants whose present code has no recorded time
 #
 # FOLDER has machine.txt (a line "GPU, driver, date") and some of these files: judge.txt
 # (kcp-check's output), CASE.tsv (kcp-bench, peers), sanitize.tsv, nccl.tsv, torch.tsv,

@@ -13,12 +13,12 @@ extern "C" {
 enum { LENGTHS_MOST = 4096, LENGTHS_TOKENS = 1 << 24 };
 
 struct bench {                         /* options, and measured rates */
-    struct kcp_call call;              /* sizes and options; T: tokens of all ranks */
+    struct kcp_call call;              /* sizes, options; T counts all ranks' tokens */
     enum regime regime;
     int warmup, iters, newest;         /* newest = 1: time one variant per stage */
     int unsaved;                       /* 1: stage 08 saves nothing for stage 13 */
     int tokens, save;                  /* save: an enum kcp_save, or SAVE_NONE */
-    int ranks;                         /* 0: times stages; n: layers on n ranks */
+    int ranks;                         /* 0: time stages; n: time layers on n ranks */
     const char *stages, *variant, *backend, *forms;
     const char *tsv;
     int judge, wrong;                  /* wrong: number of rejected rows */
@@ -27,7 +27,7 @@ struct bench {                         /* options, and measured rates */
     int unsent;                        /* 1: also time the call without messages */
     const char *lengths;               /* lengths of the sequences, e.g. 4x8192,1024 */
     int64_t cu[LENGTHS_MOST + 1];      /* boundaries of the sequences */
-    double copy, product;              /* measured rates: bytes/s, bf16 flop/s */
+    double copy, product;              /* bytes/s of a copy; flop/s of a bf16 product */
     double gather_us;                  /* time of an all_gather */
     size_t gather_bytes;               /* bytes per rank of this all_gather */
 };
@@ -44,15 +44,15 @@ size_t device_bytes(const struct tensor_set *s, const char *name);
 void *device_add(struct tensor_set *s, const char *name, size_t bytes);
 void  device_free(struct tensor_set *s);
 
-/* One rank: its call, plan and tensors. */
+/* The call, plan and tensors of one rank. */
 struct runner {
     struct bench *b;
     struct kcp_call call;
     struct kcp_comm *world;
     struct kcp_plan *plan;
     struct tensor_set tensors;
-    const char *form;                  /* algorithm timed (--forms); NULL for stages */
-    size_t work, saved;                /* bytes: workspace; saved for backward */
+    const char *form;                  /* exchange algorithm timed; NULL for stages */
+    size_t work, saved;                /* bytes of workspace and of data for backward */
     FILE *tsv;                         /* NULL on ranks above 0, or without --tsv */
 };
 int  runner_open(struct runner *x, struct kcp_comm *comm);
@@ -63,7 +63,7 @@ char *args_of(struct runner *x, const struct kcp_stage *st, const struct kcp_cal
               enum kcp_storage as);
 /* Runs the newest variants of the stages whose results are inputs of other stages. */
 int  runner_chain(struct runner *x);
-/* Runs a variant once. In stage 08 it also saves the data that stage 13 reads. */
+/* Runs a variant once. In stage 08 this run also saves the data for stage 13. */
 int  runner_once(struct runner *x, const struct kcp_stage *st,
                  const struct kcp_variant *v);
 /* Times each pass (forward, backward) of one variant and prints a row per pass. Returns
@@ -77,13 +77,13 @@ const struct kcp_variant *runner_choice(const struct runner *x,
 /* Times the layer on all ranks, once for each form (algorithm) of the exchange. */
 int  runner_layers(struct runner *x);
 
-/* Form `chain`, if kernels write to other GPUs' memory instead of sending messages. */
+/* The name of form `chain` if kernels write to other GPUs' memory without messages. */
 #define CHAIN_WINDOW "chain_window"
 
 enum { CONV_WIDTH = 4 };               /* taps of the models' convolutions */
 
-/* Microseconds per call: median, 10 % and 90 % quantiles, medians of a layer's parts (0
- * without marks). X_beside: the call's median, timed alternately with X. */
+/* Microseconds per call; `low` and `high` are the 10 % and 90 % quantiles. X_beside is
+ * the plain call's median, timed alternately with X, which is `replay` or `unsent`. */
 enum { FRONT, SUM, EXCHANGE, MAIN, PARTS };
 struct times {
     double median, low, high, part[PARTS], replay, unsent, replay_beside, unsent_beside;

@@ -121,7 +121,7 @@ static int draw_one(struct runner *x, const char *name, size_t n, int what)
     return cudaDeviceSynchronize() == cudaSuccess ? KCP_OK : KCP_CUDA;
 }
 
-// ---- chapter 16: q, k, a have unit length; with DPLR's b = -s a, states decay along a
+// ---- chapter 16: unit vectors q, k, `a`; DPLR's b = -s * a shrinks a state along `a`
 template <class X>
 static __global__ void unit_rows(X *x, float sign, int K, unsigned long long seed)
 {
@@ -135,7 +135,7 @@ static __global__ void unit_rows(X *x, float sign, int K, unsigned long long see
         x[row * K + i] = (X)(sign * normal_at(seed, row * K + i) * rsqrtf(sum));
 }
 
-// Draws s = sigmoid(normal + center). Sets y to s or, if a is not NULL, to -s a.
+// Draws s = sigmoid(normal + center). Sets y to s or, if `a` is not NULL, to -s * a.
 template <class X>
 static __global__ void rates(X *y, const X *a, long long n, float center,
                              unsigned long long seed)

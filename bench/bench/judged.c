@@ -6,7 +6,7 @@
  * Heads are independent, so it is enough to judge a few value heads (choose_parts). The
  * heads' rounded inputs come from the GPU. The reference runs on the host in double, on
  * as many ranks as the kernel. Each part (heads or channels) has one thread per rank.
- * Tolerances: as in kcp-check. */
+ * Tolerances are those of kcp-check. */
 #include "bench.h"
 #include "tests/judge/trial.h"
 #include <cuda_runtime_api.h>
@@ -21,7 +21,7 @@ enum { PARTS_MOST = 4, RANKS_MOST = 8, CHANNELS = 128 };
 struct part {
     struct kcp_call call;
     struct tensor_set set;
-    int64_t from, n;                   /* first query head or channel; how many */
+    int64_t from, n;                   /* n query heads or channels from `from` on */
     int status;
 };
 
@@ -66,8 +66,8 @@ static void *pointer_of(const char *args, const struct kcp_field *f)
     return p;
 }
 
-/* Copies from the GPU the elements of field f that belong to part t. Returns an array
- * of doubles or integers, which the caller frees, or NULL on failure. */
+/* Returns the elements of field f that belong to part t, copied from the GPU to an
+ * array of doubles or integers. The caller frees it. Returns NULL on failure. */
 static void *copy_from_gpu(const struct kcp_stage *st, const struct kcp_field *f,
                            const char *args, const struct part *t,
                            enum kcp_storage as)
@@ -133,8 +133,8 @@ static int fetch(struct part *t, const struct kcp_stage *st, const char *args,
 }
 
 /* Selects evenly spaced query heads, from the first to the last, with at most four
- * value heads in total. If a query head has more than two value heads, selects only
- * the first query head. For a convolution, selects up to four ranges of channels. */
+ * value heads in total, or the first query head if it has more than two value heads.
+ * For a convolution, selects up to four ranges of channels. */
 static void choose_parts(struct side *s, const struct kcp_stage *st,
                          const struct kcp_call *c)
 {
@@ -175,7 +175,7 @@ static int take_inputs(struct side *s, const struct kcp_stage *st, const char *a
 /* ---- the reference: one thread per part, which starts a thread per rank */
 struct work { struct side *first; const struct kcp_stage *stage; int at, R, pass; };
 
-/* Points args to the part's tensors. Allocates output tensors that do not exist yet. */
+/* Sets pointers in args to the part's tensors. Allocates missing output tensors. */
 static void fill_args(struct part *t, const struct kcp_stage *st, void *args)
 {
     memcpy(args, &t->call, sizeof t->call);

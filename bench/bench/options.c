@@ -135,7 +135,7 @@ static int check_options(struct bench *b)
                          ", separated by commas");
     const struct kcp_variant *v;
     if (b->variant && !kcp_variants(NULL, b->variant, &v, 1))
-        return bench_bad("--variant", b->variant, "one that kcp-check --list prints");
+        return bench_bad("--variant", b->variant, "a name from kcp-check --list");
     if (c->NS > c->T) return bench_bad("--segments", "", "at most -T");
     if (b->tsv && access(b->tsv, F_OK) == 0)
         return bench_bad("--tsv", b->tsv, "a file that does not exist yet");

@@ -89,7 +89,7 @@ int runner_once(struct runner *x, const struct kcp_stage *st,
     return e;
 }
 
-/* ---- time without messages: the least time that overlapping them could reach */
+/* ---- the time without messages: the least that overlapped messages could reach */
 
 static int no_gather(struct kcp_comm *comm, const void *mine, void *all, size_t bytes,
                      struct CUstream_st *stream)

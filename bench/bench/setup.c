@@ -68,7 +68,7 @@ void runner_close(struct runner *x)
     x->call.stream = NULL;
 }
 
-/* Inputs must exist; allocates outputs. */
+/* The stage's inputs must exist. Allocates its outputs. */
 char *args_of(struct runner *x, const struct kcp_stage *st, const struct kcp_call *c,
               enum kcp_storage as)
 {

@@ -80,7 +80,7 @@ int time_calls(int (*run)(void *), void *args, struct CUstream_st *stream, int w
     return e;
 }
 
-// Consecutive calls per function: the GPU may wait for the host only after a switch.
+// Calls of one function in a row. Only after a switch may the GPU wait for the host.
 enum { TURN = 5 };
 static int kind_of(int i) { return i / TURN % 2; }
 

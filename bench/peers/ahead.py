@@ -13,7 +13,7 @@ from functools import partial
 
 
 def compile_one(tuner, config, args, meta, active, target):
-    """Runs in a forked process, which cannot use CUDA: Triton's driver returns constants."""
+    """Compiles `config` in a forked process: without CUDA, Triton's driver returns constants."""
     active.get_current_device = lambda: 0
     active.get_current_stream = lambda device: 0
     active.get_current_target = lambda: target

@@ -26,7 +26,7 @@ import common
 
 sys.path.insert(0, os.path.join(common.ROOT, "tests"))
 from regimes import REGIMES    # noqa: E402
-# function, its package, model, stages
+# Each row has a kernel's function, its package, its model and its stages.
 PEERS = (
     ("field:fla_chunk_kda", "flash-linear-attention", "kda", ("08", "13")),
     ("field:fla_chunk_gated_delta_rule", "flash-linear-attention", "gdn", ("08", "13")),
@@ -99,7 +99,7 @@ def rows_of(peer, stage, name):
     try:
         with open(name + ".json") as f:
             cases = json.load(f)["cases"]
-    except OSError:                              # killed, or no function to import
+    except OSError:                              # killed, or kcp_check.py found no function
         with open(name + ".log") as f:
             last = (f.read().strip().splitlines() or ["not finished in time"])[-1]
         cases = [dict(verdict="n/a", why=last, worst="", words="")] * len(REGIMES)

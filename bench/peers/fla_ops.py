@@ -66,7 +66,7 @@ def passes(case, x, context=None):
         back = common.time_passes(torch, call, x, learned)
     except RuntimeError as e:               # for example an unsupported version of Triton
         if context is not None and "Triton" not in str(e):
-            raise                           # unlike others, a Triton error is on all ranks
+            raise                           # may be on one rank; a Triton error is on all
         print(f"fla_ops.py: {case['model']} backward not run: {str(e)[:200]!r}")
         return alone, None, None
     return alone, back[1], back[2]

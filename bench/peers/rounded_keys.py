@@ -19,7 +19,7 @@ import torch.nn.functional as F
 
 import kcp_torch
 
-LIMIT, HEADS, D = 8e-3, (0, 5, 11), 128       # FLA's limit; three of the twelve heads
+LIMIT, HEADS, D = 8e-3, (0, 5, 11), 128       # LIMIT is FLA's; three of FLA's 12 heads
 NAMES = "o dq dk dv dg db".split()
 
 
