@@ -37,7 +37,7 @@ static void bytes(void)
     say("18.ratio", "%.2f", (double)sizeof kda / sizeof gdn, 1282.0 / 1028);
 }
 
-/* Chapter 19: prints the judge's error limits (for ALIKE_* only the bf16 limit). */
+/* Chapter 19: prints the judge's error limits; for ALIKE_* prints only bf16's. */
 static void tolerances(void)
 {
 #define TOLERANCE(name, f64, f32, bf16)                                                \
@@ -49,7 +49,7 @@ static void tolerances(void)
 #undef TOLERANCE
 }
 
-/* Chapter 19: computes how much the error of matrix M grows from 16 to 256 chunks. */
+/* Chapter 19: computes how much the error of a map's M grows from 16 to 256 chunks. */
 static void growth(void)
 {
     const double from = 1.1e-7, to = 6.2e-7, M16 = 0.9295, M256 = 0.3087;
@@ -60,7 +60,7 @@ static void growth(void)
 /* Chapter 02: finds where fp32's log(1 + exp(x)) is 0, and where decays underflow. */
 static void softplus(void)
 {
-    float low = -30, high = 0;      /* softplus(low) is 0, softplus(high) is > 0 */
+    float low = -30, high = 0;      /* softplus(low) = 0 < softplus(high) */
     for (int i = 0; i < 60; i++) {
         const float mid = (low + high) / 2, one = 1 + expf(mid);
         if (logf(one) == 0) low = mid;
@@ -98,7 +98,7 @@ static void solve(void)
     say("03.serial", "%.0f", 4 * block, 5440);
 }
 
-/* Chapter 04: returns operations per token for chunks of C tokens and K = V = D. */
+/* Chapter 04: returns operations per token, for chunks of C tokens and K = V = D. */
 static double flop(double C, double D) { return 6 * D * D + 5 * C * D + C * C / 3; }
 
 static void lengths(void)
@@ -163,7 +163,7 @@ static void backward_bytes(void)
         3 * (B() + BM()) / 1048576);
     say("13.reuse", "%.0f", (ranks - 1.0) * sizeof half / 1048576, 3 * B() / 1048576);
     say("13.params", "%.0f", (ranks - 1.0) * sizeof partial, 3 * 4 * 32 * 129);
-    double whole = 0, parts = 0;  /* average of 1; average of 1 / ranks */
+    double whole = 0, parts = 0;  /* averages of 1 and of 1 / ranks */
     for (int p = 0; p < ranks * replicas; p++) {
         whole += 1.0 / (ranks * replicas);
         parts += 1.0 / ranks / (ranks * replicas);
@@ -210,7 +210,7 @@ static void plans(void)
     say("11.half", "%.0f", 7 * 4.0 * 32 * 128 * 128 / 1048576, 7 * B() / 1048576);
     say("11.keep", "%.0f", matrices * 4.0 * 32 * 128 * 128 / 1048576, 12);
     kcp_plan_free(p);
-    for (int R = 2; R < 9; R++) {                   /* zigzag: counts changes of rank */
+    for (int R = 2; R < 9; R++) {                   /* counts a zigzag plan's hops */
         int hops = 0;
         for (int i = 1; i < 2 * R; i++)
             hops += (i < R ? i : 2 * R - 1 - i) != (i - 1 < R ? i - 1 : 2 * R - i);
@@ -232,7 +232,7 @@ static void plans(void)
     kcp_plan_free(p);
 }
 
-/* Chapter 07: finds the smallest R for which a gather moves more maps than a scan. */
+/* Chapter 07: finds the fewest ranks for which a gather moves more maps than a scan. */
 static void forms(void)
 {
     int first = 0;
@@ -243,7 +243,7 @@ static void forms(void)
         if (!first && R - 1 > steps)
             first = R;
         if (first && R - 1 <= steps)
-            fail("07: at some larger R the gather moves no more maps than the scan");
+            fail("07: above the smallest R, a gather moves no more maps than a scan");
     }
     say("07.R", "%.0f", first, 4);
 }
@@ -332,7 +332,7 @@ static void clusters(void)
     say("20.tie", "%.0f", w.bw * 1e-3, 3 * 2097152 / 40e3);
     say("20.state", "%.0f", state, 4.0 * 32 * 128 * 128 / 45e3);
     if (R != 64 || state < tie)
-        fail("20: all_gather beats chain below R = 64, or a state takes < the latency");
+        fail("20: gather beats chain at R < 64, or a state takes less than latency");
     double messages = 0;
     for (int d = 1; d < 64; d *= 2)
         for (int node = d; node < 64; node++)

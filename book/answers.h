@@ -1,4 +1,4 @@
-/* answers.h -- prints a number, or exits if a second computation of it disagrees.
+/* answers.h -- prints a number, or exits if a second computation gives another.
  *
  * Book: the exercises.  Checked by: tests/cli/answers.sh.  Next: book/answers.c. */
 #ifndef BOOK_ANSWERS_H

@@ -18,7 +18,7 @@ static double normal(void)
     return sqrt(-2 * log(1 - uniform())) * cos(6.283185307179586 * uniform());
 }
 
-/* Chapter 01: deliberately computes e of token 2 from S before S has decayed. */
+/* Chapter 01: deliberately computes token 2's error e from S before S has decayed. */
 static void undecayed(void)
 {
     double S[K][V], old[V], e[V], answer[V];
@@ -156,7 +156,7 @@ static void forgetting(void)
            100 * sqrt(square));
     printf("@answer/19.nearest %.0f\n", 100 * (1 / truth - 1));
     if (fabs(mean) > 4 * sqrt(square / many) || 1 / truth - 1 < 5 * sqrt(square))
-        fail("19: stochastic rounding is biased, or not 5 times better than nearest");
+        fail("19: stochastic rounding is biased, or errs over 1/5 as much as nearest");
 }
 
 /* Chapter 19: computes the RMS error of one and of two roundings to bf16. */
@@ -182,8 +182,8 @@ static double keep_bits(double x, int bits)
     return ldexp(nearbyint(ldexp(part, bits)), e - bits);
 }
 
-/* Chapter 19: computes the error of a sum of products x y. Each x y is replaced by
- * 1, 2 or 3 products of parts that have 11 bits. */
+/* Chapter 19: computes the error of a sum of products x * y. Each product is replaced
+ * by 1, 2 or 3 products of parts that have 11 bits. */
 static void two_of_three(void)
 {
     double one = 0, two = 0, three = 0;
@@ -271,7 +271,7 @@ static void silent(void)
         if (dk[1][i] != 0 || dv[1][i] != 0)
             fail("10: beta = 0: expected dk and dv to be 0, found nonzero");
     if (dbeta[1] == 0 || dq[1][0] == 0 || dg[1][0] == 0)
-        fail("10: beta = 0: expected nonzero dbeta, dq, dg, found 0");
+        fail("10: beta = 0: expected nonzero dbeta, dq and dg, found a 0");
 }
 
 /* Chapter 14: finds the rank that owns each halo row, for windows of 4 tokens. */

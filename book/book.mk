@@ -24,8 +24,8 @@ CHROMIUM   := $(firstword $(foreach c,chromium-headless-shell chromium google-ch
 chrome      = $(CHROMIUM) --headless --no-sandbox --disable-gpu --hide-scrollbars --allow-file-access-from-files
 bookneeds  := $(shell command -v pandoc 2>/dev/null)
 
-# If pandoc is found, `make test` builds the pages, and so checks that the code and the
-# numbers that the pages show exist. With FULL=1 it also prints the PDF, in half a minute.
+# If pandoc is found, `make test` builds the pages; this fails if a page names code
+# or a number that does not exist. With FULL=1 it also prints the PDF, in half a minute.
 test_needs += $(if $(filter build,$B),$(if $(bookneeds),$(if $(FULL),book,book-pages)))
 test_scripts += tests/cli/layout.sh tests/cli/answers.sh
 .PHONY: book book-pages book-lint book-coverage
@@ -125,7 +125,7 @@ $(bk)/src/index.html: book/source.awk book/book.css $(bookcode)
 	       echo "<li><a href=\"$$f.html\"><code>$${f##*/}</code></a> $$(sed -n '1s/.* -- *//;1s/&/\&amp;/g;1s/</\&lt;/g;1p' $$f)</li>" ;; esac; done; echo '</ul>'; done; \
 	   echo '</main></body></html>'; } > $@
 
-# A function counts as shown if a page includes it. book.lua requires a formula before.
+# A function is shown if a page includes it. book.lua requires a formula before it.
 $(bk)/coverage.txt: $(chapters:%=$(bk)/%.html) book/functions.awk book/kernels.awk
 	@awk -f book/functions.awk $(sort $(wildcard ref/*.c)) /dev/null > $(bk)/functions.tsv
 	@cat $(bk)/*.shown /dev/null | awk -F'\t' 'FILENAME == "-" { shown[$$1 FS $$2] = 1; next } { n++; if (($$1 FS $$2) in shown) m++; else miss = miss "  not shown: " $$1 " " $$2 "\n" } \

@@ -112,7 +112,7 @@ int main(void)
     levels(1 << 20);
     printf("@20/a %.0f\n@20/bw %.0f\n@20/a_far %.0f\n@20/bw_far %.0f\n", inside.a,
            inside.bw * 1e-3, between.a, between.bw * 1e-3);
-    /* Ulysses on four ranks: each sends 3/4 of its q, k, v, g and beta, in bf16. */
+    /* Ulysses on four ranks: each rank sends 3/4 of its q, k, v, g and beta in bf16. */
     printf("@20/inputs %.0f\n", 0.75 * 65536 / 4 * 32 * (4 * 128 * 2 + 2) / 1048576);
     return 0;
 }

@@ -1,5 +1,5 @@
 #!/bin/sh
-# dangling.sh -- makes pages with one mistake each; checks that book.lua rejects all.
+# dangling.sh -- checks that book.lua rejects each page that has one mistake.
 #
 # Book: none.  Run by `make book-lint`.  Next: lint.sh.
 d=$1                               # argument: build/book

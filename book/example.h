@@ -57,7 +57,7 @@ static inline struct kcp_plan *plan_of(int R, const int64_t *cuts, int chunk)
     return p;
 }
 
-/* Makes a plan for R ranks. If R = 2, rank 0 has tokens 0, 1; rank 1 has token 2. */
+/* Makes a plan for R ranks. If R = 2, rank 0 has tokens 0 and 1, rank 1 has token 2. */
 static inline struct kcp_plan *ranks(int R)
 {
     static const int64_t one[] = { 0, 3 }, two[] = { 0, 2, 3 };

@@ -102,7 +102,7 @@ static void halo(void)
     run(&two, 2, conv);
     shifted.shift = 1;
     run(&shifted, 2, conv);
-    same(one.y[0], two.y[0], T * V, "y on two ranks differs from y on one");
+    same(one.y[0], two.y[0], T * V, "y on two ranks differs from one rank's");
     printf("== 14-conv\n          x              y, W = 2       y, shift = 1\n");
     for (int t = 0; t < T; t++)
         printf("token %d  %4.1f  %4.1f     %4.1f  %4.1f     %4.1f  %4.1f   rank %d%s\n",
@@ -135,7 +135,7 @@ static void models(void)
         tell(&two[m], row[m].model);
         run(&one[m], 1, family);
         run(&two[m], 2, family);
-        same(one[m].o[0], two[m].o[0], T * V, "o on two ranks differs from o on one");
+        same(one[m].o[0], two[m].o[0], T * V, "o on two ranks differs from one rank's");
     }
     recurrence(T);
     same(o[0], two[0].o[0], T * V, "DPLR's o differs from KDA's");

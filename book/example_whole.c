@@ -107,7 +107,7 @@ static void heads(void)
     printf("          one rank               two ranks              three ranks\n");
 }
 
-/* Prints two numbers of each run: on one rank (a), on two (b) and on three (c). */
+/* Prints two numbers per run: on one rank (a), two ranks (b) and three ranks (c). */
 static void row(const char *name, int t, const double *a, const double *b,
                 const double *c)
 {

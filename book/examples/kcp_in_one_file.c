@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-enum { T = 70, K = 6, V = 5, C = 8, R = 4 }; /* tokens, sizes of k, v, chunk; ranks */
+enum { T = 70, K = 6, V = 5, C = 8, R = 4 }; /* T tokens, R ranks, chunks of C */
 static const int cuts[R + 1] = { 0, 13, 30, 57, T };  /* rank r: from token cuts[r] */
 static const double scale = 0.4;
 typedef double state[K][V];
@@ -220,7 +220,7 @@ static void rank_map(struct rank *me)
 }
 
 /* Computes the rank's outputs and gradients from the received S and dS.
- * o_i = scale (e^G q_i)^T h + sum_{m<=i} qk_im v_new_m; h: the chunk's first state. */
+ * o_i = scale (e^G q_i)^T h + sum_{m<=i} qk_im v_new_m; h is the first state. */
 static void rank_tokens(struct rank *me, struct outputs *y)
 {
     double z[C][V];

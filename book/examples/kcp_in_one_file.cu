@@ -1,4 +1,4 @@
-/* kcp_in_one_file.cu -- kcp_in_one_file.c with naive kernels, NCCL, one rank per GPU.
+/* kcp_in_one_file.cu -- kcp_in_one_file.c with naive kernels, NCCL and a rank per GPU.
  *     nvcc -O2 -arch=native kcp_in_one_file.cu -lnccl && ./a.out
  * Computes H heads of Kimi Delta Attention in float on all GPUs of the machine: chunks
  * (WY form), each rank's map (M, h), the exchange of maps by all-gather or of states by
@@ -133,8 +133,8 @@ static __global__ void prepare(rank me)
     }
 }
 
-/* Advances column X [K] over all chunks: y = (fed ? u : 0) - w X, then
- * X <- e^G_last X + (e^(G_last - G) k)^T y. If `keep`, stores column j of h, v_new. */
+/* Advances column X [K] over all chunks: y = (fed ? u : 0) - w X, then X <-
+ * e^G_last X + (e^(G_last - G) k)^T y. If `keep`, stores column j of h and v_new. */
 static __device__ void scan_column(const rank &me, int j, int fed, int keep, float *X)
 {
     const int n = blockIdx.y;
@@ -156,8 +156,8 @@ static __device__ void scan_column(const rank &me, int j, int fed, int keep, flo
     }
 }
 
-/* Moves dS (column j) back over all chunks: dU = (e^(G_last - G) k) dS + qk^T dO, then
- * dS <- e^G_last dS + scale (e^G q)^T dO - w^T dU. If `keep`, stores dS, y = A^T dU. */
+/* Moves column dS back over chunks: dU = (e^(G_last - G) k) dS + qk^T dO, then dS <-
+ * e^G_last dS + scale (e^G q)^T dO - w^T dU. If `keep`, stores dS and y = A^T dU. */
 static __device__ void retreat_column(const rank &me, int j, int keep, float *dS)
 {
     const int n = blockIdx.y;
@@ -202,7 +202,7 @@ static __global__ void scans(rank me, int given)
     for (int p = 0; p < K && !given; p++) me.mine[0][n][p][j] = X[p];
 }
 
-/* out = M in + h, or M^T in + dh if `back`; `out` may be `in`. Thread j: column j. */
+/* Column j of `out` = M `in` + h, or M^T `in` + dh if `back`; `out` may be `in`. */
 static __global__ void apply(const map *of, int back, const state *in, state *out)
 {
     const int n = blockIdx.y, j = threadIdx.x;
@@ -231,7 +231,7 @@ static __global__ void outputs(rank me)
     }
 }
 
-/* Thread p computes channel p of dq, dk and dg; thread i < C also dbeta of token i. */
+/* Thread p computes channel p of dq, dk and dg; if p < C, also dbeta of token p. */
 static __global__ void gradients(rank me)
 {
     const int c = blockIdx.x, n = blockIdx.y, p = threadIdx.x, t0 = c * C;

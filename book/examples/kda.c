@@ -70,7 +70,7 @@ static int say(const struct job *j, struct kcp_comm *comm, const struct kcp_forw
     return status;
 }
 
-/* Runs one rank. It knows the whole plan, but has only its own tokens. */
+/* Runs one rank. Each rank knows the whole plan, but has only its own tokens. */
 static int rank(struct kcp_comm *comm, void *arg)
 {
     const struct job *j = arg;

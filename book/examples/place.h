@@ -47,7 +47,7 @@ static int place_choose(struct place *p, int argc, char **argv)
         return status;
     }
     if (strcmp(as, "bf16") && strcmp(as, "f32")) {
-        snprintf(p->why, sizeof p->why, "found %s, expected cpu, bf16, f32", as);
+        snprintf(p->why, sizeof p->why, "found %s, expected cpu, bf16 or f32", as);
         return KCP_BAD;
     }
     if (status)
@@ -195,8 +195,8 @@ static double digest(const struct place *p, const void *from, int64_t first, int
     return sum;
 }
 
-/* ---- ranks: processes or threads. On GPUs, each process has a separate GPU. So has
- * each thread if NCCL and enough GPUs are found; else all threads share one GPU. */
+/* ---- ranks: processes or threads. On GPUs, each process has a separate GPU. Each
+ * thread has one too if NCCL and enough GPUs are found; else all threads share one. */
 #ifdef KCP_WITH_CUDA
 static int place_wire(void *to, const void *from, size_t n, struct CUstream_st *stream)
 {

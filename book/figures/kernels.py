@@ -469,7 +469,7 @@ def parts():
     soft(172, 474, "bars, from thin to thick: floor of the pass, own bytes, measured")
 
 
-# lane draws the line of some warps; doing draws their work as a bar, not to scale.
+# `lane` draws the line of some warps; `doing` draws their work as a bar, not to scale.
 def lane(y, name, more=""):
     text(4, y + 12, name)
     soft(4, y + 27, more)
@@ -555,7 +555,7 @@ PASSES = {"08/v1_stages": ("forward, a thread per column", -10, -17),
 @figure(720, 424)
 def roofline():
     """Line 1 of roofline.tsv has "roof", TB/s and TFLOP/s. Each other line has a name,
-    operations per byte, TFLOP/s. A line joins the dots of chapter 17's kernels."""
+    operations per byte and TFLOP/s. A line joins the dots of chapter 17's kernels."""
     def x(intensity):
         return 60 + (math.log10(intensity) - 1) * 290
 

@@ -10,7 +10,7 @@ Book: chapters 08, 13, 14.  Checked by: tests/cli/torch.sh.  Next: none; copy it
 
 A batch is several packed sequences. R ranks form R/cp replicas of cp ranks. Replica d
 takes sequences d, d + R/cp, ...; each of its ranks computes the gradients of a part of
-the tokens. DistributedDataParallel averages gradients, so main multiplies losses by R.
+the tokens. DistributedDataParallel averages gradients, so `main` scales losses by R.
 """
 import argparse
 import os
@@ -98,7 +98,7 @@ def main(kind, description):
     p = Parser(description=description.splitlines()[0])
     p.add_argument("--text", nargs="+", required=True, help="files to learn")
     p.add_argument("--steps", type=int, default=8)
-    p.add_argument("--cp", type=int, default=0, help="ranks per sequence; 0: all")
+    p.add_argument("--cp", type=int, default=0, help="ranks per sequence; 0: all ranks")
     p.add_argument("--lengths", type=int, nargs="+", default=[61, 130, 17, 48],
                    help="number of bytes of each sequence of a batch")
     p.add_argument("--device", choices=("cpu", "cuda"), default="cpu")

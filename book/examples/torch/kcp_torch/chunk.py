@@ -2,8 +2,8 @@
 
 Book: chapters 08, 13.  Checked by: tests/cli/torch.sh.  Next: conv.py.
 
-Each rank has a copy of A_log, dt_bias and the initial state. A rank's gradients of them
-come from its own tokens only, so the caller must sum these gradients over ranks. With
+Each rank has a copy of A_log, dt_bias and the initial state. The gradients of a copy
+come from its rank's tokens only, so the caller must sum gradients over ranks. With
 reduce_gradients=True every rank gets the sums for A_log and dt_bias.
 """
 import math
@@ -35,7 +35,7 @@ def _save(save, disable_recompute):
 
 
 class Options:
-    """All arguments of a call that are not tensors."""
+    """All non-tensor arguments of a call."""
     NAMES = ("model", "scale", "l2norm", "gate", "sigmoid", "negative", "lower_bound",
              "keep_all", "turned", "chunk_size", "form", "whole", "rounded")
 
@@ -115,7 +115,7 @@ class Site(Spec):
         return A_log, dt_bias
 
     def made(self):
-        """Returns functions that allocate o, the states and all gradients but dh0."""
+        """Returns functions that allocate o, states and all gradients except dh0."""
         if self.makers is None:          # not in __init__, which torch.compile may trace
             new = lambda shape, dtype: maker(shape, dtype, self.device)
             states = new(self.states, self.acc)
@@ -226,7 +226,7 @@ def checked(options, q, k, v, g, beta, A_log, dt_bias, h0, N):
     if o.gate and dt_bias is not None:
         parameter("dt_bias", dt_bias, (HV,) if o.gdn else (HV, K), q)
     if o.lower_bound is not None and not o.lower_bound < 0:
-        raise ValueError(f"lower_bound: found {o.lower_bound}, expected below 0")
+        raise ValueError(f"lower_bound: found {o.lower_bound}, expected less than 0")
     if h0 is not None:
         floating("initial_state", h0, (N, HV) + ((V, K) if o.turned else (K, V)), q)
 
@@ -247,7 +247,7 @@ _latest = groups.Cache()                      # the last call of each kind
 
 
 def _site(all_, where, inputs, split):
-    """Returns a call's Site (sizes and options). For a new Site, checks arguments."""
+    """Returns a call's Site (sizes and options). Checks a new Site's arguments."""
     q, k, v, g, beta, A_log, dt_bias, h0 = inputs
     key = site = None
     try:
@@ -354,8 +354,8 @@ def chunk_kda(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor,
     - `g` [B, T, HV, K]: the natural logarithm of the decay, at most 0. With
       `use_gate_in_kernel` the logarithm is computed from g: `-exp(A_log) softplus(g +
       dt_bias)`, or with `lower_bound` (below 0) `lower_bound sigmoid(exp(A_log) (g +
-      dt_bias))`. `A_log` has HV numbers, `dt_bias` HV times K. `safe_gate` with
-      `use_gate_in_kernel` needs `lower_bound`.
+      dt_bias))`. `A_log` has HV numbers, and `dt_bias` HV times K. `safe_gate`
+      with `use_gate_in_kernel` needs `lower_bound`.
     - `beta` [B, T, HV]: the step, 0 to 1. With `use_beta_sigmoid_in_kernel` beta is the
       sigmoid of this tensor; `allow_neg_eigval` doubles the sigmoid.
     - `scale`: a number; `None` means `K ** -0.5`.

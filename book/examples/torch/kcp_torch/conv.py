@@ -24,9 +24,9 @@ def call_of(spec, which, store, **arrays):
 
 class Oldest:
     """Copies column 0 of FLA's states [N,D,W]. The output needs no column 0, so the
-    library's states [N,W-1,D] lack it. Column 0 of a final state is row end - W of x;
-    if the sequence is shorter than W, a column of the initial state replaces it. With
-    cp_context column 0 is 0, because that row may be on another rank."""
+    library's states [N,W-1,D] lack it. Column 0 of a final state is the W-th row of x
+    from the sequence's end, or a column of the initial state if there are fewer rows.
+    With cp_context column 0 is 0, because that row may be on another rank."""
 
     def __init__(self, cu, W, device):
         ends = tuple(enumerate(zip(cu, cu[1:])))

@@ -80,7 +80,7 @@ def in_memory(**tensors):
 
 
 def split_of(B, T, cu_seqlens, cu_seqlens_cpu, cp_context, names):
-    """Returns the batch's cu_seqlens, the cuts (each rank's first token), the group."""
+    """Returns the batch's cu_seqlens, the cuts (first token per rank) and the group."""
     if cp_context is not None:
         if not isinstance(cp_context, groups.CPContext):
             raise ValueError(f"cp_context: found {type(cp_context).__name__}, expected"
@@ -108,7 +108,7 @@ def split_of(B, T, cu_seqlens, cu_seqlens_cpu, cp_context, names):
     return cu, None, None
 
 
-# Returns the current stream's address. PyTorch's private function is faster.
+# Returns the current stream's address. PyTorch's private function saves time.
 _stream = getattr(torch._C, "_cuda_getCurrentRawStream", None) or \
     (lambda index: torch.cuda.current_stream(index).cuda_stream)
 current_gpu = getattr(torch._C, "_cuda_getDevice", None) or torch.cuda.current_device
@@ -229,8 +229,8 @@ class Alike:
 
 
 class Prepared:
-    """A prepared pass of a stage on one device: the bytes of the args struct, the sizes
-    of the workspace and of the block that forward saves for backward.
+    """A prepared pass of a stage on one device: the bytes of the args struct, and the
+    sizes of the workspace and of the block that forward saves for backward.
 
     Member args->work and all later members are addresses and sizes of eight bytes, so
     one call of `pack` writes them. `names`: the arrays, in the order of their
@@ -257,7 +257,7 @@ class Prepared:
                            C.c_void_p(comm.address if comm else None))
         if local and pass_ != "forward":      # sums gradients over this rank's tokens
             put("kcp_call", view, part=value("KCP_SUM_LOCAL"))
-        # The sizes depend only on which addresses are NULL, so 64 replaces a real one.
+        # Sizes depend only on which addresses are NULL, so 64 stands for any address.
         for n in names:
             C.c_void_p.from_buffer(args, at[n]).value = 64
         self.saved_bytes = 0
@@ -324,8 +324,8 @@ class Prepared:
             torch.cuda.current_stream(self.device).wait_event(self.event)
 
     def __call__(self, places, keep=False, saved=None):
-        """Runs the pass. `places` has each array's address, or 0 if it is empty. The
-        data saved for backward is returned: new if `keep`, else `saved`."""
+        """Runs the pass. `places` has each array's address, or 0 if empty. Returns
+        the block saved for backward: a new block if `keep`, else `saved`."""
         gpu = self.gpu
         if gpu and self.index != current_gpu():
             with torch.cuda.device(self.device):
@@ -391,7 +391,7 @@ def option(**names):
 
 
 def cast(x, dtype):
-    """Returns x as the kernels need it: of this type, dense, aligned to 16 bytes."""
+    """Returns x as the kernels need it: of this type, dense and aligned to 16 bytes."""
     if x is None:
         return None
     if x.dtype is not dtype or not x.is_contiguous() or x.is_neg():

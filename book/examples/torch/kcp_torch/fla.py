@@ -77,18 +77,18 @@ def _why_not(model, x):
     if q.dim() != 4 or v.dim() != 4 or max(q.shape[3], v.shape[3]) > 256:
         return "q or v is not 4-dimensional, or has heads wider than 256"
     if not q.shape[1] or not q.shape[2] or v.shape[2] % q.shape[2]:
-        return "no tokens, or value heads that are no multiple of q's"
+        return "no tokens, or the number of v's heads is no multiple of q's"
     if x.get("return_intermediate_states"):
         return "return_intermediate_states"
     if x.get("use_graph"):
         return "use_graph"
-    kda = model == "kda"                      # FLA has more checks for KDA
+    kda = model == "kda"                      # FLA checks KDA more than GDN
     if x.get("chunk_size", 64) not in ((32, 64) if kda else (16, 32, 64)):
         return f"chunk_size {x['chunk_size']}"
     if h0 is not None and (h0.dtype not in TYPES or kda and h0.dtype != torch.float32):
         return f"initial_state is {h0.dtype}"
     if x.get("allow_neg_eigval") and not x.get("use_beta_sigmoid_in_kernel"):
-        return "allow_neg_eigval without sigmoid"
+        return "allow_neg_eigval without use_beta_sigmoid_in_kernel"
     if x.get("state_v_first") and "transpose_state_layout" in x:
         return "found both state_v_first and transpose_state_layout"
     low = x.get("lower_bound")

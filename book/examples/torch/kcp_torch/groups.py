@@ -126,7 +126,7 @@ class NcclId(C.Structure):
 
 class NcclComm:
     """The ranks of a process group over NCCL. The class never frees or aborts the
-    group's communicator. If PyTorch gives none, the class creates and frees one."""
+    group's communicator. If PyTorch has none, the class creates and frees its own."""
 
     def __init__(self, group, device):
         self.lock, self.group, self.own = threading.RLock(), group, None
@@ -257,10 +257,10 @@ def _leave():
 class CPContext:
     """The result of `build_cp_context`: which tokens of a batch each rank has.
 
-    - `group`, `size`, `rank`: the process group, the number of its ranks, this rank.
+    - `group`: the process group; `size`: its number of ranks; `rank`: this rank.
     - `global_cu_seqlens`: `cu_seqlens` of the whole batch, a tuple. `cu_seqlens_cpu`:
       the sequence boundaries within this rank's tokens, int64. `begin`, `end`: this
-      rank has tokens begin to end - 1 of the batch.
+      rank has tokens `begin` to `end - 1` of the batch.
     - `shard(x, dim=1)`: x has all tokens of the batch; returns a view with the tokens
       of this rank.
 
@@ -338,7 +338,7 @@ def boundaries(cu, name="cu_seqlens"):
     cu = whole(cu, name)
     if len(cu) < 2 or cu[0] != 0 or any(a > b for a, b in zip(cu, cu[1:])):
         raise ValueError(f"{name}: found {cu[:6]}, expected 0 first, then numbers"
-                         " that are never less than the number before")
+                         " that are never less than the previous number")
     return cu
 
 
@@ -363,10 +363,10 @@ def build_cp_context(cu_seqlens: Union[Sequence[int], torch.Tensor],
 
     - `cu_seqlens` [N + 1]: the first token of each sequence of the whole batch, and the
       number of all tokens.
-    - `group`: a process group with this rank; None: the default group.
+    - `group`: a process group with this rank; `None` means the default group.
     - `conv1d_kernel_size`: only checked; a convolution uses the size of its `weight`.
     - `cuts` [R + 1]: rank r of R has tokens cuts[r] to cuts[r + 1] - 1. `None` means
-      that cuts[r] is r T / R, rounded down, where T is the number of all tokens.
+      that cuts[r] is `r * T / R`, rounded down, where T is the number of all tokens.
 
     Returns a `CPContext`. Raises ValueError for a wrong argument, with the value found
     and the value expected.

@@ -17,8 +17,8 @@ STATUS = ("OK", "NA", "BAD", "NO_MEMORY", "COMM", "CUDA", "MISMATCH")
 
 
 def _load():
-    """Loads the library: KCP_LIB if set; else the first that is found: built by pip,
-    built in the checkout, installed in the system."""
+    """Loads the library from KCP_LIB if set, else the first library that is found: the
+    one built by pip, the one built in the checkout, or the installed one."""
     said = os.environ.get("KCP_LIB")
     checkout = os.path.join(HERE, *[".."] * 4, "build", "libkcp.so")
     for path in [said] if said else [os.path.join(HERE, "libkcp.so"), checkout]:
@@ -35,7 +35,7 @@ def _load():
 
 lib = _load()
 if not hasattr(lib, "kcp_struct_member"):
-    raise ImportError("libkcp.so: found no kcp_struct_member, expected 2.0.0 or newer")
+    raise ImportError("libkcp.so: found no kcp_struct_member, expected KCP 2.0.0+")
 for _name in ("kcp_layer_saved", "kcp_layer_forward_work", "kcp_layer_backward_work",
               "kcp_layer_conv_work", "kcp_struct_size"):
     getattr(lib, _name).restype = C.c_size_t

@@ -3,7 +3,7 @@
 Book: chapter 08.  Checked by: tests/cli/torch.sh, where PyTorch is 2.4 or newer.
 Next: ../train.py.
 
-An op takes tensors and a string (in forward also a bool). The string is a tuple
+An op takes tensors and a string; a forward op also takes a bool. The string is a tuple
 of the call's other arguments and the process group's name. The fake kernels return the
 outputs' shapes; the library gives the saved block's size. Shapes are static.
 """
@@ -19,8 +19,8 @@ available = hasattr(torch, "library") and hasattr(torch.library, "register_autog
 
 
 def wanted():
-    """Returns True if PyTorch has such ops and torch.compile traces. Other calls use
-    the autograd.Function, which is faster."""
+    """Returns True if PyTorch has such ops and torch.compile traces. If False, calls
+    use the autograd.Function, which is faster than an op."""
     return available and torch.compiler.is_compiling()
 
 
