@@ -29,7 +29,7 @@ static void one_chunk(const struct kcp_ladder *a, int64_t t0, int c, int n,
 }
 
 /* Computes all chunks of all segments: v_new [T,HV,V], and h_out [NS,HV,K,V], the state
- * at each segment's end. A segment starts from h_in (NULL: 0). */
+ * at each segment's end. A segment starts from its h_in, or from 0 if h_in is NULL. */
 int ref_ladder(struct kcp_ladder *a)
 {
     const int refused = kcp_begin("17_ladder", KCP_HOST, a, NULL);

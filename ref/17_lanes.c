@@ -7,8 +7,8 @@
 
 enum { WIDEST = 256, LONGEST = 64 };            /* K <= WIDEST, C <= LONGEST */
 
-/* A warp computes 16 columns of one chunk. The warp's data are S^T in K/8 tiles of D,
- * y^T = S^T w^T in 8 tiles, and the rows of w and kg, padded with zeros to 64. */
+/* A warp computes 16 columns of one chunk. Its data are S^T and y^T = S^T w^T in tiles
+ * [16,8] of mma's result D, and the rows of w and kg, padded with zeros to 64 rows. */
 struct warp {
     struct fragment_d S[WIDEST / 8], y[LONGEST / 8];
     double w[LONGEST][WIDEST], kg[LONGEST][WIDEST];
@@ -88,8 +88,8 @@ static void add_kg(struct warp *m, int K)
     }
 }
 
-/* Replaces y in the registers by x = u - y, and stores v_new = x. x is 0 past the
- * chunk's end and past column V. */
+/* Replaces y in the registers by x = u - y, and stores v_new = x. x is 0 for
+ * tokens past the chunk's end and for columns >= V. */
 static void subtract(const struct kcp_ladder *a, struct warp *m, int64_t t0, int len,
                      int n, int v0)
 {

@@ -1,5 +1,5 @@
-/* 17_stages.c -- kernel 5 of chapter 17 in C: two chunks in flight while one is
- * computed.
+/* 17_stages.c -- kernel 5 of chapter 17 in C: keeps two chunks in flight while it
+ * computes a third.
  *
  * Book: chapter 17.  Checked by: tests/17_ladder/checks.c.  Next: 17_banks.c. */
 #include "17_block.h"

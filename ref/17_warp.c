@@ -3,7 +3,7 @@
  * Book: chapter 17.  Checked by: tests/17_ladder/checks.c.  Next: 17_lanes.c. */
 #include "17_warp.h"
 
-/* Gathers A and B from the lanes, and adds A B to the numbers of D in the lanes. The
+/* Gathers A and B from the lanes, and adds A * B to the numbers of D in the lanes. The
  * lane number and the register number determine row and column. */
 void warp_mma(struct fragment_d *d, const struct fragment_a *a,
               const struct fragment_b *b)

@@ -1,4 +1,4 @@
-/* 17_wgmma.c -- kernel 7 of chapter 17 in C: descriptors locate B for the tensor core.
+/* 17_wgmma.c -- kernel 7 of chapter 17 in C: descriptors locate operand B of wgmma.
  *
  * Book: chapter 17.  Checked by: tests/17_ladder/checks.c.  Next: 17_roles.c. */
 #include "17_block.h"
@@ -22,11 +22,11 @@ static void times_w(struct warpgroup *m, int K);
 static void add_kg(struct warpgroup *m, int K);
 
 //> products
-/* Returns B's descriptor. In units of 16 bytes, bits 0 .. 13 are the address, bits
- * 16 .. 29 the distance between tiles (unused if K-major), and bits 32 .. 45 the
- * distance between groups of eight rows. Bit 62 selects the swizzle of 128 bytes. A row
- * of a K-major tile is a column of B, and one wgmma reads 16 numbers of each row. A row
- * of an MN-major tile is a row of B. */
+/* Returns operand B's descriptor. In units of 16 bytes, bits 0 .. 13 are the address,
+ * bits 16 .. 29 are the distance between tiles (unused if K-major), and bits 32 .. 45
+ * are the distance between groups of eight rows. Bit 62 selects the swizzle of 128
+ * bytes. A row of a K-major tile is a column of B, and one wgmma reads 16 numbers of
+ * each row. A row of an MN-major tile is a row of B. */
 static uint64_t descriptor_k_major(int byte)
 {
     return 1ull << 62 | 64ull << 32 | 1ull << 16 | byte / 16;
@@ -71,8 +71,8 @@ static void add_kg(struct warpgroup *m, int K)
 }
 //< products
 
-/* Computes x = u - y, v_new = x, and S [i,v] <- decay_i S [i,v]. x is 0 past the
- * chunk's end and past column V. */
+/* Computes x = u - y, v_new = x, and S [i,v] <- decay_i S [i,v]. x is 0 for
+ * tokens past the chunk's end and for columns >= V. */
 static void between(const struct kcp_ladder *a, struct warpgroup *m,
                     struct block_tokens z, int n, int v0, int c)
 {

@@ -19,7 +19,7 @@ extern "C" {
  * ranks. Between kcp_checked_enter and kcp_checked_leave, returns KCP_OK at once. */
 int kcp_begin(const char *stage, enum kcp_where where, const void *args,
               const char *may_lack);
-/* Checks sizes, options and plan, but neither arrays nor comm. */
+/* Checks the call's sizes, options and plan, but not its arrays or comm. */
 int kcp_check_sizes(const char *stage, const struct kcp_call *call);
 
 /* variants.c: returns 1 if `name` is NULL or names the stage: "05", "5" and "05_affine"
@@ -52,11 +52,11 @@ int field_used(const struct kcp_field *f, const struct kcp_call *c);
 /* Returns 1 if `list` (may be NULL) contains `word`. `between` has the separators. */
 int has_word(const char *list, const char *word, const char *between);
 
-/* Between enter and leave, inside a checked call, no call of this thread is checked. */
+/* From kcp_checked_enter to kcp_checked_leave, calls of this thread are not checked. */
 void kcp_checked_enter(void);
 void kcp_checked_leave(void);
 
-/* Sets the text of kcp_why() and returns status. */
+/* Sets the text of kcp_why() and returns `status`. */
 int kcp_refuse(int status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* Returns a reason for comm->fail: kcp_why(), or `name` if kcp_why() is empty. */

@@ -1,4 +1,4 @@
-/* comm.h -- communicators, and what ranks exchange: maps, states, halos, sums.
+/* comm.h -- communicators, and what ranks exchange: maps, states, halos and sums.
  *
  * Book: chapters 07, 08, 11, 14, 20.
  * Checked by: tests/07_merge/checks.c, tests/14_conv.
@@ -36,7 +36,7 @@ extern const char *const kcp_form_names[KCP_FORMS];           /* "all_gather", .
  * The backend determines whether pointers are to host or device memory. A stream may be
  * NULL. After a failure, all_gather, send, recv and barrier return KCP_COMM on every
  * rank, but group may return KCP_OK. `traffic` counts what this rank has sent. An
- * all_gather of b bytes counts as (R-1) b bytes and one collective. */
+ * all_gather of b bytes counts as (R-1) * b bytes and one collective. */
 struct kcp_traffic { int64_t bytes, messages, collectives; };
 
 struct kcp_comm {
@@ -102,9 +102,9 @@ int kcp_timeout(double *seconds, char *why, size_t n);
  *
  * If a call fails on a rank, all_gather, send, recv and barrier return KCP_COMM on all
  * ranks. Then lost() gives the failed rank and the reason. If a rank hangs, or a rank
- * over threads or NCCL dies, calls on the other ranks fail so within KCP_TIMEOUT_S, and
- * work on their streams ends. If a process dies under MPI, calls need not return: the
- * launcher names the process, ends the others, and returns a status other than 0. */
+ * over threads or NCCL dies, calls on the other ranks fail likewise within
+ * KCP_TIMEOUT_S, and work on their streams ends. If a process dies under MPI, calls may
+ * hang: the launcher names it, ends the other processes, and returns nonzero. */
 
 /* Ranks can use NCCL. Functions kcp_nccl_* return KCP_NA in a build without CUDA or
  * NCCL. Pointers are to memory of the rank's GPU. A call returns when its work is on
@@ -155,9 +155,9 @@ struct kcp_mapops {
     int (*apply)(int HV, int K, int V, const void *map, int backward, int first,
                  int v0, int Vb, const void *S_in, int ld_in, void *S_out, int ld_out,
                  struct CUstream_st *);
-    /* out <- the map that applies a, then b: [op(M_b) h_a + h_b | M], M = M_b M_a
-     * (backward: M_a M_b). If a_first is 1, no state precedes a, so M_a is not read and
-     * M is not written. `out` must differ from a and b. */
+    /* `out` <- the map that applies `a`, then `b`: [op(M_b) h_a + h_b | M] with
+     * M = M_b * M_a (backward: M_a * M_b). If a_first is 1, no state precedes `a`, so
+     * M_a is not read and M is not written. `out` must differ from `a` and `b`. */
     int (*compose)(int HV, int K, int V, const void *b, const void *a, int backward,
                    int a_first, void *out, struct CUstream_st *);
     int (*copy)(void *to, size_t to_pitch, const void *from, size_t from_pitch,
@@ -174,11 +174,11 @@ extern const struct kcp_mapops kcp_diagonal_mapops;        /* ref/16_diagonal.c 
 /* ---- chapters 07, 11: the exchange, for any kcp_comm and kcp_mapops
  *
  * `maps` [NS,HV,K,V+K] (diagonal M: [NS,HV,K,V+1]) are this rank's maps. Only the parts
- * that kcp_plan_want returns are read. `states` is [NS,HV,K,V]. On entry, the row of a
- * segment that begins its sequence is h0 or 0 (backward: the row of a segment that ends
- * its sequence is dht or 0). On return, every row is the state at the start of its
- * segment (backward: the gradient of the state at the segment's end). In forward, the
- * exchange form all_gather stores the gathered maps in `kept`, which may be NULL.
+ * that kcp_plan_want returns are read. `states` [NS,HV,K,V] has one row per segment. On
+ * entry, the row of a segment that begins its sequence is h0 or 0 (backward: the row of
+ * a segment that ends its sequence is dht or 0). On return, every row is the state at
+ * the start of its segment (backward: the gradient of the state at the segment's end).
+ * In forward, form all_gather stores the gathered maps in `kept`, which may be NULL.
  * Backward with reuse_M reads M from `kept` and `maps`, and sends only dh_ext. */
 struct kcp_exchange {
     enum kcp_form form;
@@ -210,7 +210,7 @@ int    kcp_form_in_order(enum kcp_form form);
 struct kcp_halo {
     const struct kcp_plan *plan;
     struct kcp_comm *comm;     /* may be NULL when plan->R is 1 */
-    int64_t reach;             /* rows: width of the convolution - 1 */
+    int64_t reach;             /* number of rows: width of the convolution, minus 1 */
     int backward;
     size_t row_bytes;
     struct CUstream_st *stream;
@@ -235,9 +235,9 @@ int     kcp_halo_states(const struct kcp_halo *h, void *states);
 
 /* ---- chapters 13, 14: sums over all tokens
  *
- * kcp_segment_sum adds the rows of part [NS,n], one row per segment, over all segments
- * of all ranks in token order. Every rank gets sum [n], in host memory. If R > 1, each
- * all_gather collects at most 1 MiB (one column, if larger). A canonical plan gives the
+ * kcp_segment_sum adds the rows of `part` [NS,n], one per segment, over all segments of
+ * all ranks in token order. Every rank gets `sum` [n], in host memory. If R > 1, each
+ * all_gather collects at most 1 MiB, or one larger column. A canonical plan gives the
  * same bits for every R. kcp_parameter_sum computes this sum with the plan and comm of
  * call c. With KCP_SUM_LOCAL, it adds only this rank's rows and sends no message. */
 int kcp_segment_sum(const struct kcp_plan *plan, struct kcp_comm *comm,

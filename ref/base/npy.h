@@ -3,7 +3,7 @@
  * Book: chapter 00 (the arrays of kcp-run and of kcp-check --emit).
  * Checked by: tests/fuzz/npy.c and tests/cli/run_cli.sh.  Next: npy_head.c.
  *
- * npy_read accepts format versions 1.0, 2.0, 3.0 and little-endian f8, f4, f2, i8, i4,
+ * npy_read accepts format versions 1.0 to 3.0, and little-endian f8, f4, f2, i8, i4 and
  * u2. It reads a u2 as the bits of a bfloat16, and transposes Fortran order to C order.
  * In memory, every float is a double and every integer an int64_t. A file is untrusted
  * input, so the shape in the header is checked against the file's size. */
@@ -36,11 +36,11 @@ typedef int npy_refuse(const struct npy *head, void *arg);
 int  npy_read_if(const char *path, struct npy *in, npy_refuse *refuse, void *arg,
                  char *why, size_t n);
 
-/* Writes a file. out->kind is F64, F32, I64 or I32. F32 rounds to nearest, ties to
- * even. I32 writes only the lower 32 bits of each number. */
+/* Writes a file. out->kind is NPY_F64, NPY_F32 (rounds to nearest, ties to even),
+ * NPY_I64 or NPY_I32 (writes only the lower 32 bits of each number). */
 int  npy_write(const char *path, const struct npy *out, char *why, size_t n);
 
-/* Returns a shape's number of elements, -1 if a size is < 0 or the number >= 2^60. */
+/* Returns the number of elements, or -1 if a size is < 0 or the number is >= 2^60. */
 int64_t npy_count(int nd, const int64_t *dim);
 /* Writes the shape, e.g. "[3,4,5]", to s [n]. Returns s. */
 char *npy_shape(int nd, const int64_t *dim, char *s, size_t n);

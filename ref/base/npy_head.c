@@ -99,8 +99,8 @@ static int take_order(const char *s, struct npy *a)
     return a->fortran || !strncmp(s, "False", 5);
 }
 
-/* Reads a shape, for example (), (3,) or (3, 4). Returns 0 for other text and for
- * more than NPY_RANK dimensions. */
+/* Reads a shape, for example (), (3,) or (3, 4). Returns 0 if `s` is not a shape or
+ * has more than NPY_RANK dimensions. */
 static int take_shape(const char *s, struct npy *a)
 {
     if (*s++ != '(')

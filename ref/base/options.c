@@ -45,7 +45,7 @@ int options_say(const char *program, const char *why)
     return 2;
 }
 
-/* Writes to s the values that an option accepts, for messages. */
+/* Writes to `s` the values that an option accepts, for messages. */
 static const char *expected(const struct option_row *row, char *s, size_t n)
 {
     if (row->expects)

@@ -13,7 +13,7 @@
 
 enum option_kind {
     OPTION_TEXT,       /* const char *, not empty */
-    OPTION_FLAG,       /* int, 1 if present; takes no value */
+    OPTION_FLAG,       /* int, 1 if the option is given; has no value */
     OPTION_INT,        /* int, low to high */
     OPTION_WHOLE,      /* int64_t, low to high */
     OPTION_REAL,       /* double, finite, low <= x < high */
@@ -24,7 +24,7 @@ struct option_row {
     const char *name;          /* "--ranks"; two options may set one member */
     enum option_kind kind;
     size_t at;                 /* offset of the member to set */
-    const char *expects;       /* text of the accepted values; NULL: low to high */
+    const char *expects;       /* text of the accepted values; NULL: `low` to `high` */
     double low, high;
 };
 

@@ -23,21 +23,21 @@ struct tensor {
     char file[24];
     const char *shape;             /* e.g. "T HV V" */
     int out, copies;               /* copies: R if each rank has a copy, otherwise 1 */
-    int by_rank;                   /* 1: [R,...], row r is a sum over rank r's tokens */
+    int by_rank;                   /* 1: [R,...]; row r is a sum over rank r's tokens */
 };
 struct tensor_set { int n; struct tensor t[80]; };
 
 struct tensor *tensor_find(const struct tensor_set *b, const char *name);
-/* Adds an empty tensor of this name, or empties the tensor of this name. */
+/* Adds an empty tensor of this name, or empties an existing tensor of this name. */
 struct tensor *tensor_new(struct tensor_set *b, const char *name);
 /* Adds an output of this shape, filled with NaN. */
 struct tensor *tensor_add(struct tensor_set *b, const char *name, const char *shape,
                           enum kcp_store store, const struct kcp_call *c);
 void tensor_drop(struct tensor_set *b, const char *name);
 void tensor_set_free(struct tensor_set *b);
-/* Frees the tensors of `to`, then copies the tensors of `from`. */
+/* Frees the tensors of `to`, then copies the tensors of `from` to `to`. */
 void tensor_set_copy(struct tensor_set *to, const struct tensor_set *from);
-void *alloc_or_exit(size_t bytes);            /* out of memory: exit status 2 */
+void *alloc_or_exit(size_t bytes);            /* exits with 2 if out of memory */
 int     shape_dims(const struct kcp_call *c, const char *shape, int64_t dim[4]);
 /* Runs the reference of stage s on the tensors of the set. */
 int  reference_run(struct tensor_set *b, const struct kcp_stage *s,

@@ -44,7 +44,7 @@ uint64_t kcp_plan_digest(const struct kcp_plan *p)
 
 /* ---- the row of a rank */
 /* Masks (int32), optional outputs, and the inputs x0 and dxt of stage 14 must be given
- * on all ranks or on none. Returns one bit for each of these arrays that is given. */
+ * on all ranks or on no rank. Returns one bit for each such array that is given. */
 static uint64_t arrays_given(const struct kcp_stage *s, const void *args)
 {
     uint64_t given = 0;

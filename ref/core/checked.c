@@ -186,7 +186,7 @@ int kcp_check_sizes(const char *stage, const struct kcp_call *c)
 
 /* ---- arrays */
 /* Returns 1 if this call requires the array f although the table marks f as optional.
- * Such arrays are the weights of stage 14 (not for the token shift), and, in stage 16,
+ * Such arrays are the weights of stage 14 (unless `shift` is set), and, in stage 16,
  * the optional inputs that the model reads and their gradients. */
 static int is_needed_here(const struct kcp_stage *s, const struct kcp_field *f,
                           const struct kcp_call *c)
@@ -253,7 +253,7 @@ static int check_bounds(const struct kcp_stage *s, const char *name, const void 
         else v = ((const int64_t *)x)[i];
         if (i == 0 && v != 0) return wrong_index(s, name, 0, v, 0);
         if (v < before)
-            return kcp_refuse(KCP_BAD, "%s: %s[%lld]: less than the element before",
+            return kcp_refuse(KCP_BAD, "%s: %s[%lld]: less than the previous element",
                               s->name, name, (long long)i);
         if (i == n && v != last) return wrong_index(s, name, n, v, last);
         before = v;
@@ -268,7 +268,7 @@ static const void *array_of(const struct kcp_stage *s, const void *args,
     return f ? *(void *const *)((const char *)args + f->at) : NULL;
 }
 
-/* Checks that cn [s] is segment s's first chunk, and sc [c] the segment of chunk c. */
+/* Checks that cn [s] is segment s's first chunk and sc [c] is chunk c's segment. */
 static int check_grid(const struct kcp_stage *s, const void *args)
 {
     const struct kcp_call *c = args;

@@ -55,7 +55,7 @@ const int kcp_nmembers = sizeof kcp_members / sizeof *kcp_members;
 _Static_assert(sizeof kcp_members / sizeof *kcp_members <= KCP_MOST_MEMBERS,
                "agree.c compares at most KCP_MOST_MEMBERS members");
 
-/* Returns the address of the size in c whose name is name[0 .. n-1], or NULL. */
+/* Returns the address of the size in `c` whose name is name[0 .. n-1], or NULL. */
 static int *size_at(const struct kcp_call *c, const char *name, size_t n)
 {
     for (int i = 0; i < kcp_nmembers; i++)

@@ -5,7 +5,7 @@
  * Next: book/examples/kda.c.
  *
  * For each stage, a layer names a kernel of the table of paths. A call searches the
- * table, from the first row of the named kernel downwards, for a row that supports the
+ * table, starting at the first row of the named kernel, for a row that supports the
  * call, and runs that row's kernel. A call is checked before it queues work. */
 #include "checked.h"
 #include "paths.h"
@@ -71,7 +71,7 @@ static const struct kcp_variant *first(const char *stage, enum kcp_storage stora
     return NULL;
 }
 
-/* Lists the forward kernels that kcp_layer_gpu accepts, each after a blank. */
+/* Writes the forward kernels that kcp_layer_gpu accepts to `out`: " name name". */
 static void list_forwards(enum kcp_storage storage, char *out, size_t n)
 {
     const char *last = "";
@@ -180,7 +180,7 @@ size_t kcp_layer_saved(const struct kcp_layer *layer, const struct kcp_call *cal
 
 /* ---- the kernel of a call */
 
-/* Sends, once per path, the notice `why`: path p runs instead of a better path. */
+/* Sends the notice `why` (path p runs instead of a better path) once per path. */
 static void notice_once(const struct kcp_path *p, const char *why)
 {
     static unsigned char printed[256];

@@ -4,8 +4,7 @@
  * Checked by: tests/08_forward/split_sequence.c. Next: split.h, which uses these times.
  *
  * The times were measured on one H200 (sm_90a, CUDA 13.0), with chunks of 64 tokens and
- * K = V = 128, and are used for all GPUs. The times decide only where a sequence is
- * cut. A cut changes results only by rounding. */
+ * K = V = 128, and are used for all GPUs. A cut changes results only by rounding. */
 #ifndef KCP_MACHINE_H
 #define KCP_MACHINE_H
 
@@ -22,7 +21,8 @@
  * STEP_128       one step of the scan over 128 columns
  * STEP_BESIDE    one step over 64 columns while other SMs compute factors
  * STEP_MAP       one step of the scan of a map
- * FOLD, LAUNCH   folding the map of one more strip (segment part); one more launch */
+ * FOLD           folding the map of one more strip (part of a segment)
+ * LAUNCH         one more launch */
 #define KCP_FACTORS 0.0353
 #define KCP_FACTORS_ROWS 0.021
 #define KCP_FACTORS_HEAD 0.0022
@@ -38,8 +38,8 @@
  * CHUNKS         chunks per launch (64 took the same time, 32 took longer)
  * MAP            one step of [h_ext | M] with one gate per channel
  * MAP_ROWS       one step of [h_ext | M] with one gate per head
- * H              one step of h_ext alone with one gate per channel
- * H_ROWS         one step of h_ext alone with one gate per head
+ * H              one step of h_ext without M, with one gate per channel
+ * H_ROWS         one step of h_ext without M, with one gate per head
  * LAUNCH         each additional launch */
 #define KCP_WALK_CHUNKS 128
 #define KCP_WALK_MAP 1.2
@@ -50,12 +50,12 @@
 
 /* Times with one kernel per stage, measured at commit 6173e64, 2026-11-21. The unit is
  * the time of one chunk in chapter 04's scan. STEP_M is the time of one chunk in
- * chapter 05's scan, STEP_FOLD of composing and folding one more strip's map. */
+ * chapter 05's scan. STEP_FOLD is the time to compose and fold one more strip's map. */
 #define KCP_STEP_M 1.0
 #define KCP_STEP_FOLD 5.0
 
 /* With K = 128, the kernel that folds the maps of strips has 8 columns per block if the
- * launch has at most 8 columns (HV V per segment) per SM, otherwise 16. */
+ * launch has at most 8 columns (HV * V per segment) per SM, otherwise 16. */
 #define KCP_FOLD_COLUMNS 8
 
 #endif
