@@ -3,7 +3,7 @@
  * Book: chapter 01.  Checked by: tests/01_step/checks.c (complex step).
  * Next: ref/02_gate.c.
  *
- * Tests compare the chunked passes (chapters 04 to 13) with this recurrence. */
+ * The tests compare the chunked passes (chapters 04 to 13) with this recurrence. */
 #include "checked.h"
 #include "ref.h"
 #include <math.h>
@@ -141,8 +141,8 @@ static void replay(const struct kcp_step *a, int head, int64_t t0, int64_t t1,
 }
 
 /* Computes the backward pass of one head of one sequence. First recomputes all states
- * and keeps every B-th one, B = ceil(sqrt(length)). Then recomputes the states of B
- * tokens at a time, last tokens first, so memory grows as sqrt(length). */
+ * and keeps every B-th state, where B = ceil(sqrt(length)). Then recomputes the states
+ * of B tokens at a time, last tokens first, so memory grows as sqrt(length). */
 static int head_backward(const struct kcp_step *a, int n, int head)
 {
     const int HV = a->HV, K = a->K, V = a->V;
@@ -180,9 +180,9 @@ static int head_backward(const struct kcp_step *a, int n, int head)
     return ok ? KCP_OK : KCP_NO_MEMORY;
 }
 
-/* Forward writes o [T,HV,V] and ht [N,HV,K,V]. Backward reads do_ and dht and writes
- * dq, dk [T,H,K] (sums over the value heads of a query/key head), dv, dg, dbeta, dh0.
- * An empty sequence has ht = h0 and dh0 = dht. */
+/* Forward writes o [T,HV,V] and ht [N,HV,K,V]. Backward reads do_ and dht and writes dq
+ * and dk [T,H,K] (sums over the value heads of a query/key head), dv, dg, dbeta and
+ * dh0. An empty sequence has ht = h0 and dh0 = dht. */
 int ref_step(struct kcp_step *a)
 {
     const int refused = kcp_begin("01_step", KCP_HOST, a, NULL);

@@ -12,8 +12,8 @@ static double sigmoid(double x)
     return x >= 0 ? 1 / (1 + exp(-x)) : exp(x) / (1 + exp(x));
 }
 
-/* Normalizes rows of n numbers: rstd = 1/sqrt(sum x^2 + 1e-6), y = rstd x. If on = 0,
- * rstd is 1. */
+/* Normalizes rows of n numbers: rstd = 1/sqrt(sum x^2 + 1e-6), y = rstd x. If `on` is
+ * 0, rstd is 1. */
 static void norm(int64_t rows, int n, int on, const void *x_, void *y_, double *rstd)
 {
     const double (*x)[n] = x_;
@@ -58,7 +58,7 @@ static double gate(const struct kcp_gate *a, double x, double A_log, double dt)
     //< gate
 }
 
-/* Returns dx, which is also the gradient of dt (raw: 0), and adds to dA_log:
+/* Returns dx, which is also the gradient of dt (0 for raw), and adds to dA_log:
  *   softplus  dx = -exp(A_log) sigma(y) dg             dA_log += dg g
  *   bounded   dx = dg lb sigma'(z) exp(A_log)          dA_log += dx y
  *   raw       dx = dg                                  dA_log += 0
@@ -81,7 +81,7 @@ static double gate_backward(const struct kcp_gate *a, double x, double A_log, do
     }
 }
 
-/* Returns beta = s sigmoid(raw), s = 1 or 2, or beta = raw, depending on `form`. */
+/* Depending on `form`, returns beta = raw or beta = s sigmoid(raw) with s = 1 or 2. */
 static double beta_of(enum kcp_beta_form form, double raw)
 {
     const double s = form == KCP_BETA_SIGMOID2 ? 2 : 1;
@@ -131,7 +131,7 @@ static void gate_forward_all(const struct kcp_gate *a)
 }
 
 /* Computes all gradients. For A_log and dt_bias, writes one row of sums per segment.
- * If plan->L > 0, adding these rows in token order gives the same bits for every R. */
+ * If plan->L > 0, adding these rows in token order gives equal bits for any plan->R. */
 static void gate_backward_all(const struct kcp_gate *a)
 {
     const int HV = a->HV, KG = a->KG, *cu = a->cu;
@@ -155,9 +155,9 @@ static void gate_backward_all(const struct kcp_gate *a)
             }
 }
 
-/* Forward computes q and k [T,H,K] with rstd [T,H], g and G [T,HV,KG], beta [T,HV]. An
- * output q, k or beta that is NULL is not computed. Backward computes the gradients of
- * the raw inputs and, per segment, those of A_log (dA_part [NS,HV]) and dt_bias
+/* Forward computes q and k [T,H,K] with rstd [T,H], g and G [T,HV,KG], and beta [T,HV].
+ * An output q, k or beta that is NULL is not computed. Backward computes the gradients
+ * of the raw inputs and, per segment, those of A_log (dA_part [NS,HV]) and dt_bias
  * (ddt_part [NS,HV,KG]). dA_part and ddt_part may be NULL. */
 int ref_gate(struct kcp_gate *a)
 {

@@ -43,7 +43,7 @@ static void scores(const struct kcp_wy *a, struct block b, void *L_)
     }
 }
 
-/* A = (I + L)^-1 by forward substitution, row by row:
+/* A = (I + L)^-1 by forward substitution, row by row (e_i is row i of I):
  *   A_i = e_i - sum_{p<i} L_ip A_p */
 static void invert(const struct kcp_wy *a, struct block b, const void *L_)
 {
@@ -86,7 +86,7 @@ static void solve(const struct kcp_wy *a, struct block b)
     }
 }
 
-/* kg = exp2(G_last - G) k        qg = exp2(G) q, without the scale        (KDA only) */
+/* For KDA: kg = exp2(G_last - G) k, and qg = exp2(G) q without the factor `scale` */
 static void gated(const struct kcp_wy *a, struct block b)
 {
     const int H = a->H, HV = a->HV, K = a->K, KG = a->KG;

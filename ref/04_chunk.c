@@ -52,7 +52,7 @@ static void correct(const struct kcp_chunk *a, struct block b, double S[a->K][a-
     }
 }
 
-/* o = scale qg S + tril(Aqk) v_new, where Aqk already includes scale */
+/* o = scale qg S + tril(Aqk) v_new, where Aqk already includes the factor `scale` */
 static void output(const struct kcp_chunk *a, struct block b, double S[a->K][a->V])
 {
     const int HV = a->HV, K = a->K, V = a->V, C = a->C;

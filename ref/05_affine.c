@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Computes one chunk of one value head, columns j0 .. j1-1 of X [K,V+K]:
+/* Computes columns j0 .. j1-1 of X [K,V+K] for one chunk of one value head:
  *   y <- [u | 0] - w X        X <- Λ X + kg^T y        (Λ = diag(exp2(G_last))).
  * y [c,V+K] is scratch. All rows of y are computed before X changes, because w X uses X
  * before the decay. */

@@ -132,7 +132,7 @@ void kcp_plan_give(const struct kcp_plan *p, int r, size_t row, const void *shar
 }
 //< rows
 
-/* Returns the batch position of token i of the concatenated shards, or -1 if none. */
+/* Returns the batch position of token i of the concatenated shards (-1: no token i). */
 int64_t kcp_plan_token(const struct kcp_plan *p, int64_t i)
 {
     for (int j = 0; p && i >= 0 && j < p->S; j++) {

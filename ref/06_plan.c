@@ -29,7 +29,7 @@ static const char *refuse_ranges(const struct request *a, int64_t T, int R)
     const struct kcp_owners *o = a->owners;
     if (o) {
         if (o->B < 1 || o->B > MOST_ITEMS || !o->bound || !o->owner)
-            return "the table of owners has a NULL array, no ranges, or more than 2^26";
+            return "owners: a NULL array, or the number of ranges is not in 1..2^26";
         if (o->bound[0] != 0) return "the owners' ranges do not begin at 0";
         for (int b = 0; b < o->B; b++) {
             if (o->bound[b + 1] < o->bound[b]) return "the owners' ranges decrease";
@@ -131,7 +131,7 @@ static int ranges(struct kcp_plan *p, const struct request *a)
 }
 
 //> plan-walk
-/* Stores s after the earlier segments of rank s.rank. i is s's index in token order. */
+/* Stores segment s, number i in token order, after earlier segments of rank s.rank. */
 static void put_segment(struct kcp_plan *p, int64_t i, struct kcp_segment s)
 {
     struct kcp_context *x = &p->ctx[s.rank];
@@ -362,7 +362,7 @@ void kcp_plan_free(struct kcp_plan *p)
 {
     if (!p)
         return;
-    free(((struct owned *)p)->block);           /* p is at offset 0 of owned */
+    free(((struct owned *)p)->block);           /* p is at offset 0 of `owned` */
     free(p->cu_seqlens);
     free(p->cuts);
     free(p->seg);

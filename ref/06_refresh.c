@@ -3,8 +3,8 @@
  * Book: chapter 06, "The next batch".  Checked by: tests/06_plan/refresh.c.
  * Next: ref/07_merge.c.
  *
- * The lengths of sequences may differ, but not the sizes of arrays. The next plan is
- * copied to the old plan, so args structs and CUDA graphs that use it stay valid. */
+ * Plans may differ in sequence lengths, but not in array sizes. The next plan is copied
+ * to the old plan, so args structs and CUDA graphs that use it stay valid. */
 #include "checked.h"
 
 #include <string.h>

@@ -47,8 +47,8 @@ static int apply(int HV, int K, int V, const void *maps, int backward, int first
     return KCP_OK;
 }
 
-/* Computes the map that applies a, then b: h = op(M_b) h_a + h_b and M = M_b M_a. In
- * backward, M = M_a M_b, because (M_a M_b)^T = M_b^T M_a^T. */
+/* Computes the map that applies `a`, then `b`: h = op(M_b) h_a + h_b and M = M_b M_a.
+ * In backward, M = M_a M_b, because (M_a M_b)^T = M_b^T M_a^T. */
 //> compose
 static int compose(int HV, int K, int V, const void *b_, const void *a_, int backward,
                    int a_first, void *out_, struct CUstream_st *stream)

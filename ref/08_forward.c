@@ -8,8 +8,8 @@
 #include <string.h>
 
 //> fore
-/* The tensors of a forward pass. `own` holds those that are not in the saved block
- * (the memory for backward), and is freed at the end. */
+/* The tensors of a forward pass. `own` holds the tensors that are not in the saved
+ * block (the memory for backward), and is freed at the end. */
 struct fore {
     const struct kcp_forward *a;
     const struct kcp_plan *plan;
@@ -102,7 +102,7 @@ static int carry(struct fore *x)
     //< carry
 }
 
-/* Saves for backward the first initial state, or all if L > 0 or plan->scattered. */
+/* Saves the first initial state, or all initial states if L > 0 or plan->scattered. */
 static int keep(struct fore *x)
 {
     const struct kcp_forward *a = x->a;

@@ -11,7 +11,7 @@
 /* Computes, from dO, the gradients within a chunk:
  *   dAqk = scale tril(dO v_new^T)          dv_local = tril(Aqk)^T dO.
  * Row t of each array is token t. Column j of Aqk and dAqk is token j of the chunk. Aqk
- * already includes scale. dAqk is set to 0 to the right of the diagonal. */
+ * already includes the factor `scale`. To the right of its diagonal, dAqk is 0. */
 static void local(const struct kcp_chunk_backward *a, int n, int64_t t0, int rows)
 {
     const int HV = a->HV, V = a->V, C = a->C;

@@ -15,7 +15,7 @@ struct wy_chunk {
     int n, m, rows, kda, H, HV, K, V, C, KG;
     double scale;
     const void *q, *k, *v, *G, *beta, *A, *v_new, *dO, *dAqk, *dU;    /* inputs */
-    const void *h, *dS;                  /* [HV,K,V] state at start, gradient at end */
+    const void *h, *dS;     /* [HV,K,V]: state at start, gradient of the state at end */
     void *dq, *dk, *dv, *dbeta, *dg;         /* outputs */
     void *dq1, *dk_s, *dw, *dkgb, *dq2, *dk2, *dkt;          /* scratch [C,K] */
     void *dvb, *dA, *X, *dL, *dG;            /* [C,V], three of [C,C], [C,KG] */

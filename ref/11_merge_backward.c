@@ -20,7 +20,7 @@ struct reverse_scan {
 
 /* For KDA, key() returns token t's row of kg, and *e = 1. For GDN, key() returns the
  * row of k, and kg is *e times the row. query() returns the row of qg (KDA) or q (GDN),
- * and its *e includes scale. */
+ * and its *e includes the factor `scale`. */
 static const double *key(const struct reverse_scan *x, int64_t t, double *e)
 {
     const struct kcp_merge_backward *a = x->a;

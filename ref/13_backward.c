@@ -186,8 +186,8 @@ static int down(struct backward_rank *x)
 }
 
 /* Adds the parameters' gradients over all segments in token order, so that a canonical
- * plan (L > 0) gives the same bits for every R. With KCP_SUM_LOCAL, adds only this
- * rank's segments. */
+ * plan (L > 0) gives the same bits for every number of ranks. With KCP_SUM_LOCAL, adds
+ * only this rank's segments. */
 static int parameters(struct backward_rank *x)
 {
     const struct kcp_backward *a = x->a;
@@ -235,8 +235,8 @@ static int program(struct backward_rank *x)
 /* Computes all gradients of this rank's shard from do_ and, for sequences that end on
  * this rank, dht. Writes dh0 of the sequences that start on this rank, and dA_log and
  * ddt_bias, which are sums over all ranks unless KCP_SUM_LOCAL is set. Recomputes the
- * tensors that are not in `saved`, the block that ref_forward wrote. If a rank fails,
- * all ranks return an error. KCP_MISMATCH: the block does not match the call. */
+ * tensors that are not in `saved` (from ref_forward). If a rank fails, all ranks return
+ * an error. Returns KCP_MISMATCH if `saved` does not match the call. */
 int ref_backward(struct kcp_backward *a)
 {
     const int refused = kcp_begin("13_backward", KCP_HOST, a, NULL);

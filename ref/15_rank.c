@@ -16,7 +16,7 @@ static double **arrays(struct rank_arrays *x, int64_t count, int64_t numbers)
     return p;
 }
 
-/* Allocates the arrays of one pass. The tree scan of a tile (15_tree.c) needs C maps
+/* Allocates the arrays of one pass. The scan of a tile of up to C tokens needs C maps
  * and C states. In forward, arrays grow with the number of segments, but not with T. */
 static int prepare(struct spike_rank *x)
 {
@@ -99,8 +99,8 @@ static int tile_states(struct spike_rank *x)
     return status;
 }
 
-/* Writes ht of the sequences that end on this rank and ot of empty sequences, or, if
- * `back` is 1, dh0 and do0. 15_repeat.c writes ot and do0 of the other sequences. */
+/* Writes ht (backward: dh0) of the sequences that end (backward: start) on this rank,
+ * and ot (do0) of empty sequences. 15_repeat.c writes the rest of ot (do0). */
 static void leave(const struct spike_rank *x, int back)
 {
     const struct kcp_scan *a = x->a;

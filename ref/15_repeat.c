@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-/* Returns the length of a row to gather: HV V numbers and a flag. The flag is 1 if a
+/* Returns the length of a row to gather: HV * V numbers and a flag. The flag is 1 if a
  * search over segments stops at this row. */
 static int64_t width(const struct spike_rank *x)
 {

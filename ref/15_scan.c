@@ -116,7 +116,7 @@ int scan_gradients(struct spike_rank *x)
             const struct spike_token t = token(x, y.t0 + e, n);
             double *after = x->after[y.n - 1 - e] + at;
             spike_gradients(&t, x->before[e] + at, after);
-            if (e == 0)    /* changes `after` to the gradient before the tile */
+            if (e == 0)    /* `after` <- gradient of the state before the tile */
                 spike_back(&t, after);
         }
         memcpy(dS, x->after[y.n - 1], sizeof *dS * KV);

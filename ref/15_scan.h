@@ -8,8 +8,8 @@
 
 #include "08_rank.h"
 
-/* Token t of value head n. A masked (dropped or inactive) token has alpha = 1, beta = 0
- * and so the identity as its map. In forward the pointers to gradients are NULL. */
+/* Token t of value head n. A masked (dropped or inactive) token has alpha = 1 and
+ * beta = 0, so its map is the identity. In forward, pointers to gradients are NULL. */
 //> token-struct
 struct spike_token {
     int K, V, D, acts, emits;
@@ -51,7 +51,7 @@ struct spike_rank {
     double **node, *spare;                 /* C maps [HV,K,V+K]; scratch */
     double **before, **after;    /* C states before tokens, C gradients after tokens */
     double *maps, *states, *ends;          /* one row per segment */
-    double *dO, *tile_h, *part;            /* [T,HV,V], [NC,HV,K,V], [NS,HV (K+1) D] */
+    double *dO, *tile_h, *part;     /* [T,HV,V], [NC,HV,K,V], [NS+1,HV*(K+1)*D] */
     double *rows, *all;                    /* gathered by 15_repeat.c */
 };
 /* A tile: n tokens of segment s, beginning with token t0. In backward, node[e] and

@@ -1,11 +1,11 @@
-/* 15_tree.c -- Blelloch's scan over the maps of a tile: updates, up, down.
+/* 15_tree.c -- Blelloch's scan over the maps of a tile: updates, up pass, down pass.
  *
  * Book: chapter 15.  Checked by: tests/15_scan/checks.c.  Next: ref/15_repeat.c.
  *
  * A tile's tokens are the leaves of a tree. If the number of tokens is not a power of
  * two, a level's last block (subtree) may be shorter. A block's map is stored at the
  * block's last leaf. Blelloch's down pass computes prefix maps. Here a tile has only
- * one initial state, so the down pass computes states, which costs less. */
+ * one initial state, so the down pass computes states, which cost less than maps. */
 #include "15_scan.h"
 
 /* Computes the map [B | A] of a token, with B = beta k v^T and
@@ -45,7 +45,7 @@ void scan_updates(struct spike_rank *x, struct tile y, int backward)
 
 //> tree
 /* Pass 2, up. For blocks of 2, 4, 8 ... leaves, replaces the map of the right half by
- * the map of the block. Maps of left halves do not change. At the end, node[n-1] is the
+ * the map of the block. Maps of left halves do not change. On return node[n-1] is the
  * tile's map. */
 int scan_up(struct spike_rank *x, int n, int backward)
 {

@@ -1,4 +1,4 @@
-/* 16_diagonal.c -- maps with a diagonal M. Ranks send only the diagonal of M.
+/* 16_diagonal.c -- maps with a diagonal M. A rank sends only the diagonal of M.
  *
  * Book: chapter 16.  Checked by: tests/16_family/wire.c, compose_mutants.c.
  * Next: ref/16_family.c.
@@ -27,7 +27,7 @@ static int apply_diagonal(int HV, int K, int V, const void *maps, int backward,
     return KCP_OK;
 }
 
-/* Computes the map that applies a, then b: h = d_b h_a + h_b, d = d_b d_a. */
+/* Computes the map that applies `a`, then `b`: h = d_b h_a + h_b, d = d_b d_a. */
 static int compose_diagonal(int HV, int K, int V, const void *b_, const void *a_,
                             int backward, int a_first, void *out_,
                             struct CUstream_st *stream)

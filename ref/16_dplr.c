@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-/* x = S^T a, before the decay;   S <- diag(exp g) S + b x^T + k v^T */
+/* x = S^T a, with S before the decay;   S <- diag(exp g) S + b x^T + k v^T */
 static void step(const struct family_token *x, void *S_)
 {
     double (*S)[x->V] = S_, found[x->V];

@@ -42,7 +42,7 @@ struct family_chunk {
     struct family_rows G;                  /* G in base 2, dG */
     struct family_rows u, w, kg, qg, Aqk;  /* outputs of form() in .d, initially 0 */
     struct family_rows v_new, dU, dAqk;    /* inputs of form_back() in .x */
-    const double *h, *dh;                  /* [K,V] state at start, gradient at end */
+    const double *h, *dh;    /* [K,V]: state at start, gradient of the state at end */
     void *L, *z;                           /* scratch [C,C], [C,V] */
 };
 //< chunk-structs

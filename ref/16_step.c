@@ -51,9 +51,9 @@ static void output_adjoint(const struct kcp_family *a, int64_t t, int n,
         }
 }
 
-/* Computes head n of a sequence, tokens t0 .. t1-1. S [t1-t0+1][K V] receives the state
- * before each token, then the last state. The caller sets the first state of S and, in
- * backward, dS [K V], the gradient of the last state. */
+/* Computes tokens t0 .. t1-1 of head n of a sequence. S [t1-t0+1][K*V] receives the
+ * state before each token, then the last state. The caller sets the first state of S
+ * and, in backward, dS [K*V], the gradient of the last state. */
 static void one_head(const struct family_model *m, const struct kcp_family *a, int n,
                      int64_t t0, int64_t t1, double *S, double *dS)
 {
@@ -86,8 +86,8 @@ void family_clear(const struct kcp_family *a)
     zero(a->domega, value);
 }
 
-/* Computes all sequences on one rank (plan->R must be 1): o and ht, or in backward all
- * gradients. An empty sequence has ht = h0 and dh0 = dht. */
+/* Computes o and ht (backward: all gradients) of all sequences on one rank; plan->R
+ * must be 1. An empty sequence has ht = h0 and dh0 = dht. */
 int kcp_family_walk(const struct family_model *m, const struct kcp_family *a)
 {
     if (a->plan->R != 1)

@@ -40,7 +40,7 @@ static void two_b(struct fragment_b *b, const double (*r)[8])
         }
 }
 
-/* Adds the product A B to two tiles at `to`. A is in the tiles d, B in registers r. */
+/* Adds A * B to the two tiles at `to`. A is in the tiles `d`, B in registers `r`. */
 static void multiply(struct fragment_d *to, const struct fragment_d *d,
                      const double (*r)[8])
 {
@@ -54,8 +54,8 @@ static void multiply(struct fragment_d *to, const struct fragment_d *d,
 }
 
 //> rung
-/* times_w() computes y^T = S^T w^T. add_kg() computes S^T += v_new^T kg, with v_new
- * in m->y. Each adds its reads of shared memory to *times: 4 or more per ldmatrix. */
+/* times_w() computes y^T = S^T w^T. add_kg() computes S^T += v_new^T kg, with v_new in
+ * m->y. Both add to *times their shared-memory reads, 4 or more per ldmatrix. */
 static void times_w(struct warp *m, int K, int64_t *times)
 {
     memset(m->y, 0, sizeof m->y);

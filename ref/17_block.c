@@ -49,7 +49,7 @@ int block_columns(const struct kcp_ladder *a, int columns, size_t bytes,
     return status;
 }
 
-/* A number that two lanes write becomes NaN: in hardware its value is undefined. */
+/* A number that two lanes write becomes NaN, because hardware leaves it undefined. */
 static void spoil_shared(double *shared, const int *to, const int *count)
 {
     for (int l = 0; l < LANES; l++)

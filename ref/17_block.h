@@ -81,14 +81,14 @@ void block_carry_out(struct block_copies *q, int which);
 
 /* Runs roles 0 .. roles - 1 over chunks 0 .. chunks - 1, interleaved with the copy
  * engine. step(m, role, i) returns 1 if `role` has finished chunk i, or 0 if `role`
- * must wait. Returns KCP_BAD if roles > 8, or if all wait and no copy is in flight. */
+ * must wait. Returns KCP_BAD if roles > 8, or all roles wait with no copy in flight. */
 int block_run(int step(void *m, int role, int i), void *m, int roles, int chunks,
               struct block_copies *q);
 
-/* Computes, as wgmma does, D [64,columns] += A [64,16] B [16,columns]. B is in swizzled
- * tiles in shared memory, at the address in the descriptor. A row of a tile is a row of
- * B if mn_major is 1, otherwise a column of B. If the descriptor has an unsupported bit
- * or lacks bit 62 (the swizzle), D becomes NaN. */
+/* Computes, as wgmma does, D [64,columns] += A [64,16] * B [16,columns]. B is in
+ * swizzled tiles in shared memory, at the address in the descriptor. A row of a tile is
+ * a row of B if mn_major is 1, otherwise a column of B. If the descriptor has an
+ * unsupported bit or lacks bit 62 (the swizzle), D becomes NaN. */
 void warpgroup_mma(double *d, int columns, const double (*a)[16], const double *shared,
                    uint64_t descriptor, int mn_major);
 
