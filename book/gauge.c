@@ -6,7 +6,7 @@
 
 enum { STEP = 2 };
 
-/* Writes running sums of n tokens' log2 decays to G's rows. Returns row 0, called a. */
+/* Writes running sums of n tokens' log2 decays to G's rows. Returns row 0. */
 static const double *sum_gates(int t0, int n, double G[STEP][K])
 {
     for (int i = 0; i < n; i++)
@@ -16,7 +16,7 @@ static const double *sum_gates(int t0, int n, double G[STEP][K])
 }
 
 //> gauge
-/* Computes a step of n tokens. S_hat is 2^a S on entry and 2^next S on return. */
+/* Computes a step of n tokens. S_hat: 2^a S on entry (a = G[0]), 2^next S on return. */
 static void gauge_step(int t0, int n, const double next[K], double S_hat[K][V],
                        double out[STEP][V])
 {

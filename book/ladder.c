@@ -55,7 +55,7 @@ static void by_ldmatrix(void)
     say("17.reads6", "%.0f", blocks * 4 + 3 * C * 256 / 128, 2176 + 384);
 }
 
-/* Prints the lane, register, row and column of each number of A (of = 0) or B (of = 1).
+/* Prints lane, register, row and column of all numbers of A (if `of` is 0) or B (1).
  * To find a number's row and column, sets it to 1 and the rest of its matrix to 0. In
  * the other matrix, only column 0 of B or row 0 of A is not 0: its element p is p + 1.
  * So the product's only nonzero element is 1 + the number's column (A) or row (B). */
@@ -84,8 +84,8 @@ static void factor(int of)
     }
 }
 
-/* Prints lane, register, row and column of each number of A, B and D. The numbers of D
- * are (r + 1) (1 + 100 c), products of A[r][0] = r + 1 and B[0][c] = 1 + 100 c. */
+/* Prints lane, register, row and column of each number of A, B and D = A * B. D[r][c]
+ * is (r + 1) * (1 + 100 c), because A[r][0] = r + 1 and B[0][c] = 1 + 100 c. */
 static void fragments(void)
 {
     struct fragment_a a = { 0 };

@@ -3,8 +3,8 @@
  * Book: chapter 10, which shows the output.  Checked by: make book.
  * Next: book/precision.c.
  *
- * All gates are equal. The exact dg comes from the adjoint of chapter 01. dG adds
- * up gradients along paths (dq1, dks, ...), rounded in the columns "paths in bf16". */
+ * All gates are equal. The exact dg comes from the adjoint of chapter 01. dG is the
+ * sum of gradients of paths (dq1, dks, ...); columns "paths in bf16" round these. */
 #include "ref.h"
 #include "base/bf16.h"
 #include "base/random.h"

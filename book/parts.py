@@ -130,7 +130,7 @@ def chosen():
 
 def maps():
     """Prints by how many percent the maps increase the work. Compares half of one GPU's
-    time to two parts of two GPUs' time: front (in backward: sum) and main."""
+    time to two parts of two GPUs' time: `main`, and `front` or (in backward) `sum`."""
     for way, stage in ("fwd_", "08_forward"), ("back_", "13_backward"):
         one = newest("kda_1x1_t131072", stage)
         two = newest("kda_2x1_t131072", stage, "chain")
@@ -180,7 +180,7 @@ def eight():
 
 def ladder():
     """Prints the newest times and counters of chapter 17's kernels (rungs) for T = 8192
-    (128 chunks) and 96 heads, one block per head; the floor also for 32 heads."""
+    (128 chunks) and 96 heads, one block per head, and floors for 96 and 32 heads."""
     newest = {}
     for cells, _ in RECORDS:
         if cells.get("stage") == "17_ladder":
@@ -200,8 +200,8 @@ def ladder():
         v, chunks = rung[:2] + ".", 128 * 96
         for column in "conflicts", "wavefronts":
             show(v + column, "%.0f", counted(rung, column) / chunks)
-        # Cycles per chunk: "clocks" counts all, "active" those in which the SM has a
-        # block, "tensor" those in which the tensor cores are busy. Each of the four
+        # "clocks" has all cycles per chunk, "active" the cycles in which the SM has a
+        # block, "tensor" the cycles in which tensor cores are busy. Each of the four
         # schedulers issues in `issue` percent of the active cycles. The tensor cores
         # are busy in `tensor` percent of the active cycles.
         active = counted(rung, "instructions") / chunks / 4 / counted(rung, "issue") * 100

@@ -98,7 +98,7 @@ static void plan(void)
 }
 
 /* Chapter 17: for a plain and for a swizzled tile, prints the offsets of the 16-byte
- * pieces of eight rows, one line per row; then the number of reads for piece 2. */
+ * pieces of 8 rows, one line per row; then how many reads piece 2 of 8 rows takes. */
 static void banks(void)
 {
     static double tile[64 * 64], r[LANES][8];

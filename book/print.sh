@@ -1,5 +1,5 @@
 #!/bin/sh
-# print.sh -- joins all pages into one, for the PDF.   sh print.sh build/book index 00-notation ...
+# print.sh -- joins all pages into one, for a PDF.  Usage: print.sh build/book index ...
 d=$1; shift
 awk '/<body/ { exit } { print }' "$d/$1.html"
 echo '<body>'

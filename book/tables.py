@@ -4,13 +4,13 @@
 # Book: chapters 01 to 20.  Checked by: make book, and make test with --check.
 # Next: ../bench/records.py, whose reader this uses.
 #
-#   tables.py DIR                 all tables into DIR, from bench/results
-#   tables.py --readme [--check]  the tables of README.md, between two marks
+#   tables.py DIR                 writes all tables into DIR, from bench/results
+#   tables.py --readme [--check]  writes (or compares) README.md's tables, between marks
 #
 # The first line of a record names its columns. Column `kind` says what a row records.
 # A row's state says which kernels were measured. From best to worst, the states are
 # FRESH (the present kernels), UNCOMPARED (unknown) and STALE (other kernels).
-# Of a case's rows, the latest in the best state is used. --readme needs built kernels.
+# Tables use a case's latest row in the best state. --readme needs built kernels.
 import glob
 import itertools
 import math
@@ -153,12 +153,12 @@ class Row:
         return min(state, compared(self["comm"], self["cc"], ("comm", "-")))
 
     def floor(self):
-        """Returns the larger of two times in us: for all bytes, for all operations."""
+        """Returns the larger time in us: to move all bytes or to do all operations."""
         work = self.flops / self.product if self.product else 0
         return 1e6 * max(self.bytes / self.copy, work)
 
     def is_edge(self):
-        """Returns whether T, on one rank, is a multiple of 16 plus or minus 1."""
+        """Returns whether T, on one rank, is 1 more or 1 less than a multiple of 16."""
         return self.ranks == 1 and self.T % 16 in (1, 15)
 
 
@@ -226,7 +226,7 @@ class Page:
 
 
 class Records:
-    """`kind` has all rows by kind. `rows` has the rows of kind time that tables use;
+    """`kind` has all rows by kind. `rows` has the rows of kind "time" that tables use;
     `sorted` has `rows` in the order of the tables."""
     def __init__(self):
         self.kind, slots, standings, self.timed = {}, {}, {}, []
@@ -416,8 +416,8 @@ def bound_table(d):
 
 def roofline(d):
     """Writes the memory and tensor rates, then operations per byte and the highest
-    TFLOP/s of every variant. Whole passes must be of KDA with 8192 tokens and 96 heads.
-    All but *_stages must have run on the H200, whose memory rate is the roof."""
+    TFLOP/s of every variant. Whole passes must be of KDA with 8192 tokens and 96 heads
+    and, except *_stages, must have run on the H200, whose memory rate is the roof."""
     p, at = Page("roofline.tsv"), {}
     for r in d.rows:
         case = r.model, r.T, r.HV, r["lengths"]
@@ -488,7 +488,7 @@ def rank_table(d):
 
 
 def form_table(d):
-    """Lists pass times by exchange algorithm; in brackets, the exchange times."""
+    """Lists pass times by exchange algorithm, with exchange times in brackets."""
     p, groups, above = Page("19-forms.md"), {}, None
     stages = *PAIR, "16_family"
     for r in sorted((r for r in d.sorted if r.ranks > 1 and not r.peer and r.is_layer
@@ -692,7 +692,7 @@ def nccl_table(d):
               "show whether it was corrected.")
 
 
-# Rows of kind torch that begin with these words have no comparison with a reference.
+# Rows of kind "torch" that begin with these words have no comparison with a reference.
 NOT_JUDGED = "host time", "memory above", "book/examples", "the same, 4 calls"
 
 

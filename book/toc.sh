@@ -1,5 +1,5 @@
 #!/bin/sh
-# toc.sh -- prints a part of the table of contents as HTML.   sh toc.sh TITLE 07-merge ...
+# toc.sh -- prints a part of the contents as HTML.  Usage: toc.sh TITLE 07-merge ...
 part=$1; shift
 [ -z "$part" ] || printf '<h2>%s</h2>\n' "$part"
 echo '<ul class="toc">'

@@ -78,7 +78,7 @@ def nesting():
         return 100 + part * 610
 
     def row(y, what, how, *pieces):
-        """Draws pieces, which are tuples of start, end, colour and name."""
+        """Draws one row. Each piece is a tuple of start, end, colour and name."""
         text(4, y + 11, what)
         soft(4, y + 25, how)
         for start, end, ink, name in pieces:
@@ -88,7 +88,7 @@ def nesting():
         return [(i / n, (i + 1) / n, ink, name) for i in range(n)]
 
     def spread(y, start, end):
-        """Joins a piece's ends to the ends of the next row, which enlarges it."""
+        """Joins a piece's ends to those of the next row, which shows it enlarged."""
         line(at(start), y, at(0), y + 18, "soft", "stroke-dasharray:2 3")
         line(at(end), y, at(1), y + 18, "soft", "stroke-dasharray:2 3")
 
@@ -115,7 +115,7 @@ def nesting():
 # ---- 01
 @figure(720, 392)
 def step():
-    """Draws states from the recurrence; numbers far from 0 are darker."""
+    """Draws states of the recurrence; the larger |number|, the darker its cell."""
     def state(x, y, name):
         text(x + 48, y - 8, name, "middle")
         for i in range(2):
@@ -265,7 +265,7 @@ def chain():
 
 # ---- 05: how the two tokens of rank 0 change a column of the state (eq. 1.3)
 def two_tokens(column):
-    """Applies tokens 0 and 1 to column 0 of a state, and returns this column."""
+    """Applies tokens 0 and 1 to column 0 of a state, and returns the new column."""
     for k, v, beta, decay in TOKENS[:2]:
         S = [2 ** d * x for d, x in zip(decay, column)]
         e = v[0] - S[0] * k[0] - S[1] * k[1]
@@ -290,7 +290,7 @@ class Plane:
         soft(self.x + 6, self.at((0, high[1]))[1] + 8, "row 1")
 
     def numbers(self, low, high, step):
-        """Writes a number every `step` along the axes, except at 0. A margin in the
+        """Writes the multiples of `step`, except 0, along both axes. A margin in the
         page's colour separates the numbers from the grid lines under them."""
         for v in [k * step for k in range(-4, 5) if k]:
             if low[0] <= v <= high[0]:
@@ -305,7 +305,7 @@ class Plane:
                      "stroke-width:%d" % (1 if k else 2))
 
     def dot(self, S, ink, name, dx, dy):
-        """Draws a point, and its name and coordinates at a distance of (dx, dy)."""
+        """Draws the point S; writes its name and coordinates at an offset (dx, dy)."""
         x, y = self.at(S)
         line(x, y, x + dx, y + dy, "soft")
         dot(x, y, 4.5, ink)
@@ -396,14 +396,14 @@ def plan():
 
 # ---- 07: four forms of the exchange, drawn to scale, measured on four H200s
 class Timelines:
-    """`us` has microseconds: for messages `state`, `map`, `block` and `gather`; for map
-    products `apply` and `compose`; for the maps' pass `sum` and the pass `main`."""
+    """`us` has times in us of the messages `state`, `map`, `block` and `gather`, of the
+    map products `apply` and `compose`, and of the passes `sum` and `main`."""
     R, BLOCKS = 4, 4
 
     def __init__(self):
         self.us = {name: float(us) for name, us, *_ in
                    rows_of("book/data/exchange.tsv", header=True)}
-        self.sum, self.arrows = self.us["sum"], []      # arrows are drawn above bars
+        self.sum, self.arrows = self.us["sum"], []      # drawn after the bars
 
     def x(self, t):
         return 92 + (t - self.sum + 60) * 1.62
@@ -440,11 +440,11 @@ class Timelines:
             self.main_pass(y0, r, folded)
 
     def chain(self, y0, blocks):
-        """Draws a chain in which each rank sends the columns of S in `blocks` messages.
-        A message waits only for its own block and for the wire, not for all of S."""
+        """Draws a chain in which each rank sends the state S in `blocks` messages. A
+        message waits only for its own columns and for the wire, not for all of S."""
         message = self.us["block" if blocks > 1 else "state"]
         wire = (self.us["map"] - self.us["state"]) / blocks       # of one message
-        ready = [self.sum] * blocks   # when the sender has block b of the state
+        ready = [self.sum] * blocks   # time at which the sender has block b
         self.head(y0)
         self.main_pass(y0, 0, self.sum)
         for r in range(1, self.R):
@@ -461,9 +461,9 @@ class Timelines:
             self.main_pass(y0, r, free)
 
     def scan(self, y0):
-        """Draws comm/form/scan.c. In the round with distance d, rank r sends W to rank
-        r + d. W is composed of map r and up to d - 1 maps before it. X is composed of
-        all maps before map r, so the h of X is the initial state of rank r."""
+        """Draws comm/form/scan.c. In the round with distance d, rank r sends map W to
+        rank r + d. W is composed of map r and up to d - 1 maps before it. Map X is
+        composed of all maps before map r, so its h is the initial state of rank r."""
         self.head(y0)
         W, state, d = [self.sum] * self.R, [self.sum] * self.R, 1
         while d < self.R:
@@ -523,7 +523,7 @@ def program():
 
 @figure(720, 306)
 def strips():
-    """A bar's length is its number of operations (chapter 08), in millions."""
+    """A bar's length is its step's number of operations (chapter 08), in millions."""
     C, K, V, count, heads, SMs = 64, 128, 128, 4, 32, 132
     factors = (4 * C * C * K + 2 * C * C * (K + V)) / 1e6
     maps, scan = 4 * C * K * (K + V) / 1e6, (6 * C * K * V + 2 * C * C * V) / 1e6
@@ -682,8 +682,8 @@ def compress():
 
 
 K, V, C, T = 128, 128, 64, 8192            # KDA with H = HV
-# Arrays that forward can save: name, bytes per token and head. The last tuple says how
-# many of the first arrays the modes light, recompute and save-all save.
+# Pairs (name, bytes per token and head) of arrays that forward can save. The last tuple
+# has how many pairs, from the first on, `light`, `recompute` and `save all` save.
 FACTORS = (("", 4 * K * V / T), ("", 12), ("Aqk", 2 * C), ("A", 2 * C), ("q", 2 * K),
            ("k", 2 * K), ("G", 4 * K), ("w", 2 * K), ("qg", 2 * K), ("kg", 2 * K),
            ("u", 2 * V), ("v_new", 2 * V), ("h", 2 * K * V / C)), (4, 6, 13)

@@ -53,8 +53,8 @@ def tree():
 
 @figure(720, 420)
 def scan_times():
-    """The columns of 15-forms.tsv are K, heads, T, pass (1: backward), then the times
-    in ms of the algorithms walk (sequential), scan and chunks (0: not timed)."""
+    """A row of 15-forms.tsv has K, heads, T, 1 if backward, and the times in ms of the
+    algorithms `walk` (sequential), `scan` and `chunks`; time 0 means not timed."""
     def x(times):
         return 206 + (math.log10(times) + 2) / 4.4 * 494
 
@@ -94,7 +94,7 @@ def scan_times():
 @figure(720, 420)
 def family():
     def matrix(x, y, name, how, one_gate, rank_one, write):
-        """Draws a diagonal matrix. If `rank_one`, also shades the other elements."""
+        """Draws a diagonal matrix. If `rank_one`, shades all other elements too."""
         text(x, y - 26, name)
         soft(x, y - 9, how)
         for i in range(6):
@@ -138,7 +138,7 @@ def family_rows():
 # ---- 19
 @figure(720, lambda: 80 + 24 * len({stage for stage, *_ in words_of("errors.tsv")}))
 def errors():
-    """Columns of errors.tsv: stage, variant, 1 if fp32, 1 if failed, error / limit."""
+    """A row of errors.tsv: stage, variant, 1 if fp32, 1 if failed and error / limit."""
     def x(share):
         return 185 + 495 * min(share, 1.04)
 
@@ -188,7 +188,7 @@ def growth():
 
 @figure(720, 336)
 def straight():
-    """Draws a diagonal element of M after each chunk, exact and rounded to bf16."""
+    """Draws a diagonal element of a map's M after each chunk, exact and in bf16."""
     def x(n):
         return 60 + n * 2.1
 
@@ -249,11 +249,11 @@ def errata():
 
 @figure(720, 194)
 def visible():
-    """Fills a cell if the judge rejects the mutant of an errata row in a case. Row 7 on
-    four ranks, a chunk each: kcp-check --stage 08 --variant mutant_decay_first --case
-    'live kda H=1 HV=1 K=16 V=12 C=16 l2norm beta=sigmoid h0 R=4 lengths=64'. Other
-    cases change R or lengths. Rows 8, 17, 18, 19: mutant_dS_decayed, mutant_in_order,
-    mutant_own_M and mutant_outward of stage 13, whose cases also have dht."""
+    """Fills the cell of an errata row and a case if the judge rejects the row's mutant.
+    Row 7 on four ranks, a chunk each: kcp-check --stage 08 --variant mutant_decay_first
+    --case 'live kda H=1 HV=1 K=16 V=12 C=16 l2norm beta=sigmoid h0 R=4 lengths=64'. The
+    other cases change R or lengths. Rows 8, 17, 18 and 19: mutant_dS_decayed,
+    mutant_in_order, mutant_own_M and mutant_outward of stage 13, in cases with dht."""
     rows = 7, 8, 17, 18, 19
     for e, row in enumerate(rows):
         text(310 + 80 * e, 24, "row %d" % row, "middle")
@@ -270,7 +270,7 @@ def visible():
 # ---- B
 @figure(720, 346)
 def log():
-    """A row has: 1 if backward, 1 if GDN, measured / predicted time, and a text."""
+    """A row has 1 if backward, 1 if GDN, measured / predicted time, and a text."""
     with open("build/book/results/log.tsv", encoding="utf-8") as file:
         rows = [s.rstrip("\n").split(" ", 3) for s in file]
     pairs = [(back == "1", "b" if gdn == "1" else "a", float(ratio), what)

@@ -24,7 +24,7 @@ def points(section, kind=int):
 
 
 def printed_rows(section, after):
-    """Returns a section's rows of numbers after the first line that has `after`."""
+    """Returns a section's rows of numbers after the first line with text `after`."""
     lines, rows = iter(printed(section)), []
     next(s for s in lines if after in s)
     for s in lines:
@@ -53,7 +53,7 @@ class Frame:
 
     def rows(self, step=1):
         """Draws a horizontal line at every `step`-th power of ten."""
-        lowest = -2 if self.ly0 > -3 else 0     # smaller powers are written as 1e-N
+        lowest = -2 if self.ly0 > -3 else 0     # powers below 10^lowest: 1e-N
         for e in range(math.ceil(self.ly0), math.floor(self.ly1) + 1, step):
             y = self.y(10 ** e)
             line(self.x0, y, self.x1, y)
@@ -71,7 +71,7 @@ class Frame:
             first *= step
 
     def axes(self, x, y=None):
-        """Writes the names of the axes: x below, y above the left edge."""
+        """Writes the axes' names: `x` below the plot, `y` above its left edge."""
         soft((self.x0 + self.x1) / 2, self.y1 + 38, x, "middle")
         if y:
             soft(4, 14, y)

@@ -14,7 +14,7 @@ CUTS = 0, 5, 6, 6, 7, 12
 
 
 def halo_x(r, t):
-    """Returns x of token t on rank r. Each earlier rank, even if empty, adds 48."""
+    """Returns x of token t of rank r. Each rank before r, even if empty, adds 48."""
     return 104 + 35 * t + 48 * r
 
 

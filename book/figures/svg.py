@@ -1,8 +1,8 @@
 """svg.py -- functions that draw the book's figures.
 
 Book: every figure.  Checked by: make book-lint.  Next: mathematics.py.
-The page defines the colours as CSS variables, for light and dark mode: a, b, c, d, ink,
-soft and line, and the pale colours wash-a, wash-b, wash-c and wash-d.
+The page defines the colours as CSS variables, for light and dark mode: --a, --b, --c,
+--d, --ink, --soft and --line, and the pale colours --wash-a to --wash-d.
 """
 import json
 import math

@@ -24,7 +24,7 @@ typedef int exchange(const struct kcp_exchange *x);
 
 /* The results of a trial, from the student's process. */
 struct found {
-    int status, spoiled;               /* spoiled: 1 + rank, set by watched() */
+    int status, spoiled;               /* spoiled: 0, or 1 + rank (see watched()) */
     char why[160];
     struct whole a;
 };
@@ -167,7 +167,7 @@ static void in_process(const void *arg, void *answer)
     run_trial(t, (exchange *)lab_function(t->object), answer);
 }
 
-/* Returns 1 and writes the first wrong number to `why`; returns 0 if all are right. */
+/* Returns 0 if all states are right, else 1 with the first wrong number in `why`. */
 static int differs(const struct trial *t, const struct found *f, char *why, size_t n)
 {
     const struct kcp_plan *p = t->a.plan;

@@ -2,8 +2,8 @@
  *
  * Book: labs/STAFF.md.  Used by: make grade LAB=07b, 09d.  Next: chain_main.c.
  * kcp-lab-check ./lab.so STAGE NAME|./planted.so runs the check on one variant of the
- * stage. It exits with 0 if the check accepts a correct or rejects a wrong variant. The
- * check runs in a separate process; only the value that lab_check returns counts. With
+ * stage. It exits with 0 if the check accepts a correct variant or rejects a wrong one.
+ * The check runs in a separate process; only the value of lab_check counts. With
  * "-" instead of ./lab.so, the student's code is linked to this program and runs in
  * this process, so that AddressSanitizer names the failing line.
  */
@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DAY = 86400 };                  /* seconds; the grader stops earlier */
+enum { DAY = 86400 };                  /* seconds; the grader's limit is shorter */
 typedef int check(int (*stage)(void *args));
 int lab_check(int (*stage)(void *args)) __attribute__((weak));
 

@@ -13,7 +13,7 @@
 
 extern const struct kcp_mapops lab_mapops;
 
-enum { WIDE = 3, SPARE = 2 };          /* used and unused numbers per row */
+enum { WIDE = 3, SPARE = 2 };          /* per row: used numbers, unused numbers */
 
 /* Computes Vb columns of S [HV,K,V] from column v0. `rows` has pitch Vb + SPARE. */
 static int block(const struct kcp_merge *a, int v0, int Vb, double *rows)

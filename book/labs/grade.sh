@@ -25,7 +25,7 @@ rm -rf "$dir"/*.so "$dir"/*.o "$dir"/asan "$dir"/bench "$dir"/check "$dir"/text 
 realpath "$work" >"$dir/work"
 echo "Lab $id: $(get title)"
 
-# The tests (rows) of the staff's file follow those of the lab step. If the staff's file
+# Tests (rows) of the staff's file run after those of the lab step. If the staff's file
 # changes the task (a twist), the rows of the lab step do not apply and are left out.
 : >"$dir/staff"
 if [ -n "$staff" ]; then
@@ -66,7 +66,7 @@ done 3<"$dir/rows"
 echo "Score: $score/$of$([ $skipped -gt 0 ] && echo ", $skipped not run")"
 printf '{"lab": "%s", "score": %d, "of": %d, "not_run": %d, "tests": [%s]}\n' "$id" \
     $score $of $skipped "$json" >"$dir/result.json"
-# Copies the last result of this lab to a fixed name, for grading by hand.
+# The last result of this lab also gets a fixed name, for grading by hand.
 cp "$dir/result.json" "$B/grade/$id.json.$$" && mv "$B/grade/$id.json.$$" "$B/grade/$id.json"
 ln -sfn "$(basename "$dir")/lab.so" "$B/grade/$id.so"
 [ -z "$ask" ] || echo "To be answered in words: $ask"

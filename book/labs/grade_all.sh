@@ -5,7 +5,7 @@
 # Each DIR/NAME/07_merge.c or DIR/NAME.c is one submission. Results go to
 # DIR/.graded/LAB/NAME.{json,txt} and table.tsv. A result is reused if the file, the rows
 # and the grader are unchanged, so an interrupted run can be repeated. The exit status is 0 if
-# every submission has a result, whatever its points, 1 if one has none, 2 for wrong usage.
+# every submission has a result, 1 if a result is missing, 2 for wrong usage.
 lab=$1 dir=$2 staff=$3 B=${B:-build}
 get() { sed -n "s/^$1  *//p" "$lab" | head -1; }
 id=$(get lab) src=$(get file)

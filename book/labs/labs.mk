@@ -1,10 +1,10 @@
-# labs.mk -- make lab LAB=NN writes the file with a gap; make grade LAB=NN judges it.
+# labs.mk -- `make lab LAB=NN` writes a file with a gap; `make grade LAB=NN` judges it.
 #
 # A student's file becomes a shared object in a separate folder, LABDIR; the judge loads the
 # object into a separate process. So a file that does not compile, or that crashes, affects
 # only its own grading, and two gradings can run at once. LABWORK= is the folder of the
 # students' files. STAFF= is a file with more tests, by the staff (book/labs/STAFF.md).
-# make grade-all DIR= LAB=NN grades a folder of submissions. LAB= is one step, such as
+# `make grade-all DIR= LAB=NN` grades a folder of submissions. LAB= is one step, such as
 # 07c_chain (07c for short), or a number from 1 to 8 for all steps of a lab (weeks.tsv).
 
 LABWORK  ?= book/labs/work
@@ -50,9 +50,9 @@ $B/libkcp-lab.a: $(lab_core)
 lab_main := $(addprefix $B/book/labs/,check_main.o chain_main.o plan_main.o)
 $B/kcp-lab-check: $(core) $(lab_main)
 	@$(CC) $(LDFLAGS) $^ $(LDLIBS) $(cuda_ldlibs) -ldl -o $@
-# asan runs the student's file with sanitizers in the judge's process, to find the line of an
-# error. If a file of the library has the same functions, muldefs selects the student's.
-# bench measures the times of the student's kernel and of the library's kernels.
+# `asan` runs the student's file with sanitizers in the judge's process, to name the bad
+# line. If a file of the library has the same functions, muldefs selects the student's.
+# `bench` measures the times of the student's kernel and of the library's kernels.
 ifneq ($(LABDIR),)
 $(LABDIR)/asan: $(LABDIR)/lab.asan.o $(core)
 	@$(CC) $(LDFLAGS) $(lab_asan) -Wl,-z,muldefs $^ $(wildcard $(LABDIR)/frame.o) \
@@ -68,5 +68,5 @@ $(LABDIR)/text: $(lab_obj) $(call obj,$(ref) $(comm) $(mpi)) $(text_obj)
 	  $(mpi_libs) $(cuda_ldlibs) -o $@
 endif
 
-# make test checks that a broken file has no effect on others; with FULL=1, it runs try.sh.
+# `make test` checks that a broken file affects no other file; FULL=1 also runs try.sh.
 test_scripts += tests/cli/labs.sh $(if $(FULL),book/labs/try.sh)

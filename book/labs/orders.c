@@ -100,8 +100,8 @@ static int random_of(int n)
     return (int)(drawn / 65536 % (unsigned)n);
 }
 
-/* Tries a step of a random role or completes a random copy. Returns 1 if one was done,
- * 0 if the role must wait or there is no copy. */
+/* Tries a step of a random role or completes a random copy. Returns 1 if a step
+ * or copy was done, 0 if the role must wait or there is no copy. */
 static int one_step(int step(void *m, int role, int i), void *m, int roles, int chunks,
                     int *done, struct block_copies *q)
 {

@@ -85,7 +85,7 @@ static int same(const struct kcp_segment *a, const struct kcp_segment *b)
            a->post == b->post && a->at == b->at;
 }
 
-/* Prints the first segment that differs and returns 1; returns 0 if all are equal. */
+/* Prints the first segment that differs and returns 1; returns 0 if none differs. */
 static int differs(const struct batch *b, const struct found *f, const struct found *r)
 {
     int i = 0;

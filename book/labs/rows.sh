@@ -3,7 +3,7 @@
 # Book: labs/STAFF.md.  Checked by: try.sh, tests/cli/labs.sh.  Next: check_main.c.
 # A student's file becomes dir/lab.so, which the judge loads into a separate process. The
 # verdict is the judge's exit status, whatever the student's process prints.
-# Variable `built` is yes, no (compiler or linker error), or the reason why no row is judged.
+# `built` is `yes`, `no` (compiler or linker error), or the reason why no row is judged.
 
 # Prints the required functions that the student's file lacks. Without this test, a file
 # that lacks a function would link with the library's function and pass.
@@ -110,7 +110,7 @@ edited() {
         -o "$dir/$1.so" || { echo "grade: $staff: '$2'" >&2; exit 2; }
 }
 
-# Prints a failure: all lines of the first failing test, one line of each later one.
+# Prints a failure: all lines of the first failing test, one line of each later test.
 tell() {
     program=$B/kcp-check
     case $kind in exchange|plan) program=$B/kcp-lab-check ;; esac

@@ -1,5 +1,5 @@
 #!/bin/sh
-# staff.sh -- prints the staff's lines score, todo and twist for a lab; fails if one is malformed.
+# staff.sh -- prints a lab's `score`, `todo` and `twist` lines; fails if a line is bad.
 #
 # Book: labs/STAFF.md.  Usage: staff.sh FILE LAB.  Next: grade.sh.
 file=$1 id=$2

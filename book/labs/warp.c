@@ -3,9 +3,9 @@
  * Book: labs/STAFF.md.  Used by: make grade LAB=17_products, 17_ldmatrix.
  * Next: apart.h.
  * This file replaces ref/17_warp.c in the student's object. The variant "products"
- * counts mma. If a chunk has fewer than its tokens need, a product was computed without
+ * counts mma. If a chunk has fewer mma than its tokens need, a product did not call
  * warp_mma; if more than a full chunk needs, a tile was computed twice. The variant
- * "banks" counts reads of shared memory: four per 16 x 16 numbers. If there are more,
+ * "banks" counts reads of shared memory. If 16 x 16 numbers take more than four reads,
  * rows of these numbers share a bank; if fewer, warp_ldmatrix did not read all numbers.
  */
 #define warp_mma plain_mma
