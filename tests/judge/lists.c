@@ -1,10 +1,10 @@
-/* lists.c -- lists a variant's cases: random, fixed (anchors), one for each path.
+/* lists.c -- lists a variant's cases: random, fixed (anchors), and one for each path.
  *
  * Book: CONTRIBUTING.md, "How the judge works", and chapter 08, "Paths". Checked by:
  * tests/judge/self_cases.c.  Next: core.c, which judges variants on them.
  *
- * A path is a row of table ref/core/paths.def: a kernel and its condition. Random cases
- * reach rows by chance. If no case of a kernel's list reaches a row, further cases are
+ * A path is a row of ref/core/paths.def: a kernel and its condition. Random cases reach
+ * rows by chance. If no case of a kernel's list reaches a row, further cases are
  * tried from small to large until one does. For example, only cases with many heads
  * reach a scan of 128 columns. The first case that reaches a row runs twice. */
 #include "paths.h"
@@ -38,9 +38,9 @@ static int reaches(const struct kcp_stage *s, const char *kernel,
     return found && taken;
 }
 
-/* Reads one or two sizes from a set such as "64 128" or "64..256". Returns how many. If
- * a range begins below 16, the first size is 16, because a normalised row of one number
- * is only a sign, and a state of one number is not a matrix. */
+/* Reads one or two sizes from a set such as "64 128" or "64..256", and returns their
+ * number. If a range begins below 16, the first size is 16, because a normalised row of
+ * one number is only a sign, and a state of one number is not a matrix. */
 enum { LEAST = 16 };
 static int sizes_of(const char *set, int out[2])
 {
@@ -61,7 +61,7 @@ int case_for_path(const struct kcp_stage *s, const char *kernel,
                   const struct kcp_path *p, const struct kcp_device *d,
                   const struct options *o, int id, int K_required, struct kcase *k)
 {
-    /* lengths[3]: a sequence of three chunks and a token, and many short sequences. */
+    /* lengths[3]: a sequence of 3 chunks plus 1 token, and many short sequences. */
     static const char *const lengths[] = {
         "130", "150,33", "400", "193,1,2,1,3,1,1,2,1,1,4,1,1,2,1,3,1,1,1,2,1,5,1,1,2,"
         "1,1,3,1,1", "1500", "6000" };
@@ -105,8 +105,8 @@ int case_for_path(const struct kcp_stage *s, const char *kernel,
 }
 
 /* Adds a case for each row of the table of paths that belongs to this kernel but that
- * no case in the list reaches. A row with K "64 128" gets a case per K, because kernels
- * have different code per K. */
+ * no case in the list reaches. A row whose K is "64 128" gets a case per K, because
+ * kernels have different code per K. */
 static struct kcase *cases_for_paths(const struct kcp_stage *s, const char *kernel,
                                      enum kcp_storage storage, const struct options *o,
                                      const struct kcp_device *d, struct kcase *list,

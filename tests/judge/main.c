@@ -41,7 +41,7 @@ static void print_usage(void)
            "\n"
            "Judges the variants of every stage against the references.\n\n");
     options_print(rows, texts, sizeof rows / sizeof *rows);
-    printf("\nDefaults are in parentheses. An option given twice has its last value.\n"
+    printf("\nDefaults are in parentheses. A repeated option gets its last value.\n"
            "exit status: 0 passed, 1 something failed or nothing ran, 2 usage error,\n"
            "             3 with --strict: something was skipped or n/a\n");
 }
@@ -60,8 +60,8 @@ static int bad(const char *option, const char *found, const char *expected)
     return options_say("kcp-check", why);
 }
 
-/* Copies option values to the judge's variables, and checks names of stages and words
- * of cases. */
+/* Copies the values of options to the judge's variables, and checks the stage's name
+ * and the cases' words. */
 static int read_values(struct command *x)
 {
     struct options *o = &x->o;
@@ -162,7 +162,7 @@ static int combine(const struct command *x)
     return 0;
 }
 
-/* Prints an error and returns 2 if o's stage or ranks exclude case k, else 0. */
+/* Returns 2 after an error if o's stage or number of ranks excludes case k, else 0. */
 static int case_fits(const struct kcase *k, const struct options *o)
 {
     const struct kcp_stage *s = stage_find(o->stage);

@@ -78,9 +78,9 @@ const char *fenced_free(const struct memory *m, void *p, size_t n)
 
 /* ---- bytes that a run left in its workspace, copied to later workspaces
  *
- * Two copies are kept per rank: of the last workspace, and of the latest workspace of
- * another size. So a variant that marks its workspace as prepared finds the mark in a
- * workspace of another size, and gives wrong results. */
+ * Copies of two workspaces are kept per rank: the last workspace, and the latest
+ * workspace of another size. So a variant that marks its workspace as prepared finds
+ * the mark in a workspace of another size, and gives wrong results. */
 struct leftover {
     char *bytes;
     size_t n, of_bytes;                    /* bytes copied; workspace's size */

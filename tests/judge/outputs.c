@@ -18,7 +18,7 @@ enum { CASES = 50, FEW = 10, MOVED = 10 };
 struct outputs {
     FILE *f;
     int compare;
-    double most;                   /* largest err / limit of all slices */
+    double most;                   /* largest ratio err / limit of all slices */
     int bits;                      /* 1: some bit differs */
     char where[200];
 };
@@ -83,7 +83,7 @@ static int each_rank(struct outputs *w, const struct trial *t,
 }
 
 /* Writes or compares the outputs of one pass of one case. Returns 0 if writing failed,
- * the file is too short, or the file has another case, status or output length. */
+ * the file is too short, or its case, status or output length differs. */
 static int each_pass(struct outputs *w, const struct kcp_stage *s,
                      const struct kcp_variant *v, const struct kcase *k,
                      enum kcp_pass pass)

@@ -20,7 +20,7 @@ static int add_once(const struct kcp_path *p, const struct kcp_path **out, int n
     return n + 1;
 }
 
-/* Adds the row of the table of paths for call q, and its branches (launch variants). */
+/* Adds call q's row of the table of paths, and the row's branches (launch variants). */
 static int add_taken(const struct kcp_query *q, const struct kcp_path **out, int n,
                      int max)
 {

@@ -15,13 +15,13 @@
 int paths_of_case(const struct kcp_stage *s, const char *kernel,
                   enum kcp_storage storage, const struct kcase *k,
                   const struct kcp_device *d, const struct kcp_path **out, int max);
-/* Lists all cases of a variant (lists.c): random cases and anchors. A GPU variant also
- * gets cases of larger sizes and a case for each of its paths on GPU d. */
+/* Returns all cases of a variant (lists.c): random cases and anchors. A GPU variant
+ * also gets cases of larger sizes and a case for each of its paths on GPU d. */
 struct kcase *cases_of(const struct kcp_stage *s, const struct kcp_variant *v,
                        const struct options *o, const struct kcp_device *d, int *n);
 /* Tries cases from small to large. Returns 1 and sets *k to the first case in which the
- * kernel reaches row p, or returns 0 if no case does. If `K` is not 0, tries only cases
- * with that K. */
+ * kernel reaches row p, or returns 0 if no such case exists. If `K` is not 0, tries
+ * only cases with that K. */
 int case_for_path(const struct kcp_stage *s, const char *kernel,
                   const struct kcp_path *p, const struct kcp_device *d,
                   const struct options *o, int id, int K, struct kcase *k);
@@ -40,8 +40,8 @@ const struct listed *paths_list(const char *stage, const char *kernel,
                                 const struct options *o);
 /* Looks up the GPU in a separate process. Returns NULL if there is no GPU. */
 const struct kcp_device *paths_device(void);
-/* Returns 1 if cases of `stage` judge row p. Cases of 13 judge the rows of 08 that
- * write a saved block, because 13 runs the forward first. */
+/* Returns 1 if cases of `stage` judge row p. Cases of stage 13 judge the rows of
+ * stage 08 that write a saved block, because stage 13 runs the forward first. */
 int paths_judged_by(const struct kcp_path *p, const char *stage);
 /* Returns the kernel of `stage` whose cases reach row p, or NULL. Usually the result is
  * the kernel of row p. For a row of 08 that 13 judges, the result is a kernel of 13

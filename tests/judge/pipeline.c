@@ -47,7 +47,7 @@ static void sum_parts(struct tensor_set *b, const struct kcp_call *c)
     add_parts(b, c, "ddt_bias", "HV KG", "ddt_part");
 }
 
-/* Fills the state before each segment (in backward, the gradient after it). The first
+/* Fills the state before (in backward, the gradient after) each segment. The first
  * (last) segment of a sequence gets the sequence's row of h0 (dht), or 0. In other
  * segments and, with uneven cuts, in the batch's first (last) segment, tensor `all`
  * (h_in, dh_out) gets random numbers, and tensor `own` (h_start, dh_end) gets 0. */
@@ -110,9 +110,9 @@ static void fill_ladder(struct tensor_set *b, const struct kcp_call *c,
 }
 
 /* Runs chapters 02, 03, 04, 05, 09, 11, 10, then 02 backward, on the segments of one
- * rank. Stops before pass `pass` of stage `end` (04 if `end` is 17), or runs all if
- * `end` is NULL. If the case's part is KCP_REVERSE, also runs `end`. If `after` is not
- * NULL, calls `after` after each stage. */
+ * rank. Stops before pass `pass` of stage `end` (04 if `end` is 17), or runs all
+ * chapters if `end` is NULL. If the case's part is KCP_REVERSE, also runs `end`. If
+ * `after` is not NULL, calls `after` after each stage. */
 static int chunk_stages(struct tensor_set *b, const struct kcase *k,
                         const struct kcp_stage *end, enum kcp_pass pass,
                         void (*after)(struct tensor_set *, const struct kcase *,
@@ -189,7 +189,7 @@ void tensor_disturb(struct tensor *t, const struct kcase *k, enum kcp_storage st
     }
 }
 
-/* A token's dG is a sum of products q dq and k dk over one channel (KDA) or all
+/* A token's dG is a sum of products q * dq and k * dk over one channel (KDA) or all
  * channels (GDN). Returns the sum of the squares of these products. */
 static double terms_of(const struct tensor_set *b, const struct kcp_call *c, int64_t t,
                        int64_t gate)
@@ -210,9 +210,9 @@ static double terms_of(const struct tensor_set *b, const struct kcp_call *c, int
     return sum;
 }
 
-/* Changes dg as rounding would. G is the running sum of g in a chunk, so a token's dg
- * is the sum of dG from this token to the end of the chunk. Each dG has a rounding
- * error, which stays in the sum even if the dG cancel. */
+/* Changes dg as rounding would change dg. G is the running sum of g in a chunk, so a
+ * token's dg is the sum of dG from this token to the end of the chunk. Each dG has a
+ * rounding error, which stays in the sum even if the values of dG cancel. */
 static void disturb_sums(struct tensor *dg, const struct tensor_set *b,
                          const struct kcase *k, enum kcp_storage storage,
                          uint64_t *seed)

@@ -1,4 +1,4 @@
-/* plants.c -- plants: variants with one mistake or none, which test the judge.
+/* plants.c -- plants: variants with at most one mistake, which test the judge.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: self_trials.c.
  * Next: self_trials.c, which judges each row of the table at the end. */
@@ -64,7 +64,7 @@ static int reads_number(void *args)
     return status;
 }
 
-/* Gives a field, or only its last head if `at` is not 0, an error of `by` limits. */
+/* Adds an error of `by` limits to a field, or if `at` is not 0, to the last head. */
 static int scales(void *args)
 {
     int64_t n, heads, width;
@@ -180,7 +180,7 @@ static int reads_work(void *args)
     return status;
 }
 
-static int reads_saved(void *args)             /* `at` not 0: past the block's end */
+static int reads_saved(void *args)             /* past the block's end if `at` != 0 */
 {
     struct kcp_backward *a = args;
     const struct kcp_saved *s = a->saved;
@@ -236,7 +236,7 @@ static int marks_own_work(void *args)
     return status;
 }
 
-/* Requests a workspace only in the first two runs. Fails if a later run gets one. */
+/* Requests a workspace only in runs 1 and 2. Fails if a later run gets a workspace. */
 static int runs;
 static size_t work_at_first(const void *a) { (void)a; return runs < 2 ? 64 : 0; }
 static int needs_no_old_work(void *args)
@@ -300,7 +300,7 @@ static int opens_group(void *args)
     return status;
 }
 
-/* ---- mistakes in the forward that runs before 13 */
+/* ---- mistakes in the forward that runs before stage 13 */
 static int forward_puts_o(struct kcp_forward *a)
 {
     const int status = ref_forward(a);
@@ -340,10 +340,10 @@ static int forward_moves_ht(struct kcp_forward *a)
 #define FAR .memory = FAR_ONLY
 #define PLAIN .at = 0
 
-/* The plants. A plant's verdict must contain the words in the fifth column: "ok,",
- * "marginal" or "n/a"; for a wrong output e.g. "o wrong in head 1" or "NaN in o", or
- * "forward o" if the forward before stage 13 wrote the output; or an error message of
- * the judge. If the cases begin with "bf16: ", the limits of bf16 apply. */
+/* A plant's verdict must contain the words in the fifth column. If an output is wrong,
+ * the words are e.g. "o wrong in head 1" or "NaN in o", or "forward o" if the forward
+ * before stage 13 wrote the output. Otherwise they are "ok,", "marginal", "n/a" or an
+ * error message of the judge. If cases begin with "bf16: ", bf16's limits apply. */
 const struct plant plants[] = {
     { "honest", "04", reference, NULL, "ok,", PLAIN },
     { "one_nan", "04", puts_number, NULL, "NaN in o", IN("o", 0, NAN) },

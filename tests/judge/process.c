@@ -29,7 +29,7 @@ int process_send(int fd, const void *data, size_t n)
     return 0;
 }
 
-/* Receives n bytes, or fewer if the socket closes or time `until` passes. */
+/* Receives n bytes, or fewer bytes if the socket closes or time `until` passes. */
 static size_t receive(int fd, void *data, size_t n, double until)
 {
     size_t got = 0;

@@ -5,9 +5,9 @@
  *
  * A rank gets its shard of every tensor with one row per token, and the state rows that
  * the rank owns. Other state rows are NaN, so that an output computed from these rows
- * is wrong. A stage without ranks is treated as one rank. Every buffer has an image, a
- * copy on the host with fences. Before the variant runs, images are copied into arrays
- * in the variant's memory. */
+ * is wrong. A stage without ranks is treated as a stage with one rank. Every buffer has
+ * an image, a copy on the host with fences. Before the variant runs, images are copied
+ * into arrays in the variant's memory. */
 #include "trial.h"
 #include <math.h>
 #include <stdlib.h>
@@ -34,8 +34,8 @@ static int owns(const struct rank_args *s, const struct kcp_field *f, int n)
     return (at_end ? s->plan->ht_rank : s->plan->h0_rank)[n] == s->call.r;
 }
 
-/* Copies the rows of tensor t that this rank gets, `width` bytes per number. In rows of
- * other ranks all bits are 1, which is NaN. The caller frees the copy. */
+/* Returns a copy of tensor t's rows for this rank. A number has `width` bytes. In rows
+ * of other ranks all bits are 1, which is NaN. The caller frees the copy. */
 static void *rows_of(const struct rank_args *s, const struct kcp_field *f,
                      const struct tensor *t, size_t width, struct buffer *o)
 {
@@ -131,7 +131,7 @@ int rank_args_fill(struct rank_args *s, const struct kcp_stage *stage,
     return status;
 }
 
-/* ---- images to arrays and back
+/* ---- copies between images and arrays
  *
  * On the host, and with --exact, every array is a separate allocation, because memory
  * checkers check accesses per allocation. On a GPU all arrays of a rank are parts of

@@ -1,4 +1,4 @@
-/* ranks.c -- runs a trial's ranks as threads, perhaps with a GPU each, or as processes.
+/* ranks.c -- runs a trial's ranks as threads or processes, perhaps with a GPU per rank.
  *
  * Book: chapter 20, and CONTRIBUTING.md.  Checked by: tests/cli/mpi.sh.
  * Next: ../07_merge/exchange.c.
@@ -15,7 +15,7 @@
 #include <string.h>
 #include <time.h>
 
-static struct kcp_comm *host, *gpu;        /* over MPI and NCCL; NULL with threads */
+static struct kcp_comm *host, *gpu;        /* host: MPI, gpu: NCCL; NULL: threads */
 static int apart;
 static const char *launcher = "";
 

@@ -48,8 +48,8 @@ KCP_CHECK(check_00_words) = { "00_judge", "words",
     "case_parse reads each printed case as an equal case, and no stage ignores a word "
     "of its anchors", words };
 
-/* Checks that lists of random cases contain all pairs of form (exchange algorithm) and
- * gate regime, all pairs of form and rank count (1 to 5, 8), lengths 1, 1023, 1025. */
+/* Checks that random cases contain all pairs of form (exchange algorithm) and gate
+ * regime, all pairs of form and rank count (1 to 5, 8), and lengths 1, 1023, 1025. */
 static int covers(struct kcp_report *rep)
 {
     static const char *const stages[] = { "08", "13", "16" };
@@ -181,8 +181,8 @@ static int reached(struct kcp_report *rep)
         while (few < l->n && l->cases[few].id < 3000) few++;
         drawn += !reaches(p, l, few, 0);
     }
-    EXPECT(rep, drawn > 0, "other cases reach every path, so cases made for a path are "
-           "not tested");
+    EXPECT(rep, drawn > 0, "random cases and anchors reach every path, so cases made "
+           "for a path are not tested");
     return KCP_OK;
 }
 KCP_CHECK(check_00_reached) = { "00_judge", "reached",
@@ -246,8 +246,8 @@ KCP_CHECK(check_00_unlike) = { "00_judge", "unlike",
     "each of the words 'alike', 'null', 'plain', 'big' and 'exact' changes a case's "
     "inputs or is rejected", unlike };
 
-/* ---- share of a state left after six tokens. Each key is the first unit vector, so
- * beta = 1 removes one of the state's three rows */
+/* ---- share of a state that remains after six tokens. Each key is the first unit
+ * vector, so beta = 1 removes one of the state's three rows */
 static double alive_with(double gate, double beta)
 {
     const struct { const char *name, *shape; double is; } rows[] = {
@@ -282,7 +282,7 @@ static int alive_by_hand(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_00_alive_by_hand) = { "00_judge", "alive_by_hand",
-    "in three known cases the computed share of the state that is left is correct",
+    "in three known cases the computed share of the state that remains is correct",
     alive_by_hand };
 
 /* ---- relative change of expected outputs when inputs are rounded once more */
@@ -328,4 +328,4 @@ static int conditioned(struct kcp_report *rep)
 }
 KCP_CHECK(check_00_conditioned) = { "00_judge", "conditioned",
     "one more rounding of the inputs changes w more with alike keys than with "
-    "independent keys, and a single draw shows under 0.6 of the change", conditioned };
+    "independent keys, and one draw shows under 0.6 of the full change", conditioned };

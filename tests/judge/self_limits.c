@@ -24,8 +24,8 @@ static const double *moved(const char *field, int draws)
  * `want` + `off` in the first `rows` rows (only in row 10 if `rows` is -1), and `want`
  * in other rows. All numbers of the whole tensor are `all`. One more rounding changes
  * each number by `moves`, but row 10 by `row_moves` if `rows` is -1. The judge must
- * find error `err` and limit `tol`; 0 is not tested. If `rows` is -1 and `tol` is 0,
- * the judge must accept the slice. */
+ * find error `err` and limit `tol`; a 0 in `err` or `tol` is not tested. If `rows` is
+ * -1 and `tol` is 0, the judge must accept the slice. */
 struct made {
     const char *what, *stage, *field;
     int tokens, of, width, rows;

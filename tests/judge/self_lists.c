@@ -1,4 +1,4 @@
-/* self_lists.c -- tests that the judge's lists reject mistakes that once passed.
+/* self_lists.c -- tests that the judge's cases reject mistakes that once passed.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: itself.
  * Next: self_cases.c.
@@ -14,7 +14,7 @@
 #include <string.h>
 
 /* ---- copies of arguments, and access to a pointer by its field's name */
-static const struct kcp_stage *stage;          /* of the plant that runs */
+static const struct kcp_stage *stage;          /* stage of the current plant */
 
 static char *copy_of(const void *args)
 {
@@ -90,7 +90,7 @@ static int needs_ops(void *args)
 }
 
 /* Acts as if exchange form `pipeline` sent only `blocks` blocks of floor(V / blocks)
- * columns: the columns left over are 0 on all ranks except the first. */
+ * columns: the remaining columns are 0 on all ranks except the first. */
 static int even_blocks(void *args)
 {
     struct kcp_forward *a = args;
@@ -193,7 +193,7 @@ static int few_sequences(void *args)
     return status;
 }
 
-/* ---- stage 03 with errors of 15 % in A or u */
+/* ---- stage 03 with errors of 15 % in output A or u */
 static int off_by_15_percent(double *x, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) x[i] *= i % 2 ? 1.15 : .85;
@@ -289,8 +289,8 @@ static int by_cost(const void *a, const void *b)
 }
 
 /* Returns the cases of a kernel's list that the plant supports. Cases for EACH_SIZE are
- * sorted by cost. Other cases keep their order, because some plants reuse inputs of
- * earlier cases. */
+ * sorted by cost. Cases for other demands keep their order, because some plants reuse
+ * inputs of earlier cases. */
 static struct kcase *list_of(const struct row *x, int *n)
 {
     const struct options o = { .seed = 1 };
@@ -355,4 +355,4 @@ static int lists(struct kcp_report *rep)
     return KCP_OK;
 }
 KCP_CHECK(check_00_lists) = { "00_judge", "lists",
-    "in the judge's lists of cases, some case rejects each planted mistake", lists };
+    "each planted mistake is rejected by a case of the judge's lists", lists };

@@ -81,12 +81,12 @@ static int far(struct kcp_report *rep)
     case_repeats = 0;
     judge_plant(rep, &plants[0], &m);
     case_repeats = repeats;
-    EXPECT(rep, copies == 2, "%d copies, expected one to the GPU and one back", copies);
+    EXPECT(rep, copies == 2, "%d copies, expected 2: one to the GPU, one back", copies);
     return in_memory(rep, &m, HOST_ONLY);
 }
 
 KCP_CHECK(check_00_plants) = { "00_judge", "plants",
-    "each plant (a variant, most with a mistake in values, bounds, workspaces or "
+    "each plant (a variant, usually with a mistake in values, bounds, workspaces or "
     "messages) gets the expected verdict", on_host };
 KCP_CHECK(check_00_plants_far) = { "00_judge", "plants_far",
     "each plant gets the expected verdict if all arrays of a rank are in one "

@@ -3,8 +3,8 @@
  * Book: chapter 07.  Checked by: every case of stages 08, 13, 15 and 16.
  * Next: ../07_merge/checks.c, which compares the formulas with a count per token.
  *
- * Backward of stages 15 and 16 runs the exchange of forward again. Ranks also gather
- * rows per segment: parameter gradients and, if 15 drops tokens, o or o's gradient. */
+ * In stages 15 and 16 backward repeats forward's exchange. Ranks also gather rows per
+ * segment: parameter gradients and, if stage 15 drops tokens, o or o's gradient. */
 #include "trial.h"
 
 #include <string.h>

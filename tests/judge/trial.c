@@ -1,4 +1,4 @@
-/* trial.c -- runs a trial: fills each rank's arguments, runs, fetches results.
+/* trial.c -- fills each rank's arguments, runs the variant, and fetches the results.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_trials.c.
  * Next: verdict.c. */
@@ -168,7 +168,7 @@ static int rank_body(struct kcp_comm *comm, void *arg)
     if (!status) status = t->variant->run(s->args);
     const char *ungrouped = comm ? groups_end(comm) : NULL;
     if (ungrouped) snprintf(s->why, sizeof s->why, "%s", ungrouped);
-    /* An abort of NCCL ends the stream too, so only the barrier detects a failure. */
+    /* The stream also ends if NCCL aborts, so only the barrier detects a failure. */
     if (comm && !status && ranks_apart()) {
         s->traffic = comm->traffic;
         status = comm->barrier(comm, NULL);

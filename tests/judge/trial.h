@@ -15,7 +15,7 @@
 struct buffer {
     const struct kcp_field *field;
     void *base;                    /* the buffer in the variant's memory, with fences */
-    char *image, *back;           /* host copies, sent and fetched */
+    char *image, *back;           /* on the host: `image` is sent, `back` fetched */
     size_t bytes;
     double *want;                  /* expected numbers of an output */
     int64_t dim[4], n, first;
@@ -71,7 +71,7 @@ struct expected {
     enum kcp_storage judged;
     enum kcp_pass pass;
     struct tensor_set in, want;
-    struct tensor_set sums, moved;      /* sums of squared changes; RMS */
+    struct tensor_set sums, moved;      /* `sums`: squared changes; `moved`: RMS */
     int draws;                          /* number of draws; -1 after a failure */
     double alive;
     struct natural_sizes sizes;
@@ -108,7 +108,7 @@ const struct kcp_stage *stage_of_field(const struct kcp_stage *s,
 /* Returns "forward's " for outputs of the forward that stage 13 runs first, else "". */
 const char *forward_prefix(const struct kcp_field *f);
 enum { BEHIND_ARGS = 64 };                    /* bytes for the forward's pointers */
-/* The forward that runs before 13 if no variant's forward does (see trial.c): the
+/* The forward that runs before stage 13 if no forward variant does (see trial.c): the
  * reference, unless self_trials.c sets another function. */
 extern int (*trial_forward)(struct kcp_forward *);
 
@@ -171,6 +171,6 @@ const struct memory *gpu_of_threads(void);     /* NULL: no GPU, or a GPU per ran
  * runs in a separate process, returns host memory for device variants too, because only
  * that process has arrays on the device. */
 const struct memory *trial_memory(enum kcp_where where);
-extern const struct memory *memory_forced;     /* replaces the result in checks */
+extern const struct memory *memory_forced;     /* if set, the result in checks */
 
 #endif

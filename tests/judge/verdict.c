@@ -1,4 +1,4 @@
-/* verdict.c -- computes a run's verdict: worst error, its position, a map of errors.
+/* verdict.c -- computes a verdict: the worst error, its position, and a map of errors.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_trials.c.
  * Next: core.c. */
@@ -15,7 +15,7 @@ double *numbers_of(const struct buffer *o, const char *image)
 }
 
 /* Writes one character per chunk of an output: '.' if the error is within the
- * tolerance, digit n if the error is at least 10^(n-1) tolerances, 'N' for NaN.
+ * tolerance, digit n if the error is at least 10^(n-1) tolerances, and 'N' for NaN.
  * Returns the end of the text. */
 static char *map_chunks(const struct buffer *o, int64_t C, double tol, char *p,
                         const char *end)
@@ -132,7 +132,7 @@ int case_repeats = 1;
 static const int64_t LARGE_STATES = 1 << 22;
 
 /* The current list of cases, and the number of its cases that ran in each pass. `seed`
- * is a case's seed minus the case's id, and equal for all cases of a list. */
+ * is a case's seed minus the case's id, and is equal for all cases of a list. */
 static struct list_run {
     const struct kcp_stage *stage;
     int (*run)(void *);

@@ -4,7 +4,7 @@
  * Next: tests/judge/self_trials.c.
  *
  * WRONG=1 changes one element of o; WRONG=2 writes one element past the end of ht. The
- * judge must reject both: it checks o and ht after the backward. */
+ * judge must reject both mistakes, because it checks o and ht after the backward. */
 #include "kcp.h"
 #include "ref.h"
 
