@@ -29,7 +29,7 @@ static const char *refuse_ranges(const struct request *a, int64_t T, int R)
     const struct kcp_owners *o = a->owners;
     if (o) {
         if (o->B < 1 || o->B > MOST_ITEMS || !o->bound || !o->owner)
-            return "owners: a NULL array, or the number of ranges is not in 1..2^26";
+            return "owners: a NULL array, no ranges, or more than 2^26 ranges";
         if (o->bound[0] != 0) return "the owners' ranges do not begin at 0";
         for (int b = 0; b < o->B; b++) {
             if (o->bound[b + 1] < o->bound[b]) return "the owners' ranges decrease";
