@@ -94,12 +94,12 @@ struct kcp_field {
 
 /* ---- chapter 06: the plan
  * A plan is a table of segments and their owners. The tokens are divided into ranges,
- * and a rank may own any ranges. By default, rank r owns the r-th of R ranges. A plan's
+ * and a rank may own any of them. By default, rank r owns the r-th of R ranges. The
  * segments depend only on cu_seqlens, R, the ranges, their owners, and L. The table has
  * a rank's segments in token order, and the rank's shard has their rows in this order.
  * In a *classic* plan (L = 0), a segment is the part of a sequence in one range. In a
  * *canonical* plan (L > 0), segments are cut at multiples of L tokens from the start of
- * their sequence, and boundaries of ranges move back to the last such cut. The *shard
+ * their sequence, and boundaries of ranges are rounded down to such cuts. The *shard
  * order* of tokens is the concatenation of the shards, rank 0 first. In a contiguous
  * plan, the shard order is the token order. */
 //> segment
@@ -107,21 +107,21 @@ struct kcp_segment {
     int n;                     /* global sequence */
     int rank;                  /* owner */
     int64_t begin, end;        /* global tokens */
-    int first, last;           /* 1: first, last segment of the sequence */
+    int first, last;           /* 1: first (last) segment of its sequence */
     int prev, next;            /* neighbours: indices in plan->seg; -1: none */
-    int pre, post;             /* how often the sequence changes owner before, after */
+    int pre, post;             /* owner changes in the sequence before (after) it */
     int at;                    /* index in token order: plan->order[at] */
 };
 //< segment
 
 /* One rank's part of the plan, called CP context in other implementations.
  * is_first_rank and the pre_ members describe the rank's first segment. is_last_rank
- * and post_num_ranks describe the last segment. If a rank owns several ranges,
+ * and post_num_ranks describe its last segment. If a rank owns several ranges,
  * pre_num_ranks and post_num_ranks count how often the owner changes along the
  * sequence, and cu_seqlens lists runs of consecutive tokens, not sequences. */
 struct kcp_context {
     int64_t begin, end;        /* the rank's rows, in shard order */
-    int seg0, NS, NC;          /* index of first segment; number of segments, chunks */
+    int seg0, NS, NC;          /* index of first segment; numbers of segments, chunks */
     int n_local;               /* number of local sequences that are not empty */
     int *cu_seqlens;           /* [n_local+1] their local boundaries */
     int *seq;                  /* [n_local] their global numbers */
@@ -133,19 +133,19 @@ struct kcp_context {
 };
 
 struct kcp_plan {
-    int N, R, C, S;            /* sequences, ranks, tokens per chunk, segments */
-    int64_t T, L;              /* tokens; length of a canonical segment, or 0 */
+    int N, R, C, S;            /* N sequences, R ranks, C rows per chunk, S segments */
+    int64_t T, L;              /* T tokens; L: length of a canonical segment, or 0 */
     int64_t *cu_seqlens;       /* [N+1] */
     int64_t *cuts;             /* [R+1] boundaries of the shards, in shard order */
     int moved;                 /* number of boundaries that canonical mode moved */
     struct kcp_segment *seg;   /* [S] segments, rank by rank */
-    int *h0_rank, *ht_rank;    /* [N] owner of row n of h0 and dh0; of ht and dht */
+    int *h0_rank, *ht_rank;    /* [N] owners of the rows of h0 and dh0; of ht and dht */
     struct kcp_context *ctx;   /* [R] */
     int crossing;              /* 1: some sequence has tokens on several ranks */
     uint64_t digest;           /* hash, to compare the plans of all ranks */
     int *order;                /* [S] segments in token order */
     int scattered;             /* 1: the shard order is not the token order */
-    int B;                     /* ranges: owner[b] owns bound[b] .. bound[b+1]-1 */
+    int B;                     /* B ranges: owner[b] owns bound[b] .. bound[b+1]-1 */
     int64_t *bound;            /* [B+1]; no range is empty, adjacent owners differ */
     int *owner;                /* [B] */
 };
@@ -176,7 +176,7 @@ int  kcp_plan_owned(struct kcp_plan **plan, int N, const int64_t *cu_seqlens, in
                     const struct kcp_owners *owners, int64_t L, int C, int Wc,
                     const char **why);
 void kcp_plan_free(struct kcp_plan *plan);
-/* Copies the plan `next` into `plan`. Args structs that point into `plan` stay valid,
+/* Overwrites `plan` with plan `next`. Args structs that point into `plan` stay valid,
  * but copies of a rank's cu, cn, sc become outdated. The lengths of sequences may
  * differ. N, R, C, T, L, each rank's number of tokens, segments and chunks, the owners
  * of states and the neighbours of segments must be equal. Otherwise returns KCP_NA,
@@ -247,10 +247,10 @@ extern const int kcp_nstages;
 enum kcp_storage { KCP_F64, KCP_F32, KCP_BF16 };
 enum kcp_where { KCP_HOST, KCP_DEVICE };
 
-/* Checks a call without running the stage: its sizes, options, missing arrays, plan and
- * comm. If arrays are on the host, also checks the values of cu, cn, sc, cu_seqlens,
- * want and range. `stage` is "03", "3" or "03_wy". References, layer calls and variants
- * make this check themselves. On KCP_BAD, kcp_why() returns the reason. */
+/* Verifies a call without running the stage: sizes, options, missing arrays, plan and
+ * comm. If arrays are on the host, also verifies the values of cu, cn, sc, cu_seqlens,
+ * `want` and `range`. `stage` is "03", "3" or "03_wy". References, layer calls and
+ * variants make this check themselves. On KCP_BAD, kcp_why() returns the reason. */
 int kcp_check_call(const char *stage, enum kcp_where where, const void *args);
 
 //> variant

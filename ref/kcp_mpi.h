@@ -19,17 +19,17 @@ extern "C" {
  * this machine, for selecting a GPU; launcher: the launcher's name. If there is no
  * launcher and the program has not initialized MPI, R is 1 and launcher is NULL. */
 struct kcp_mpi { int R, r, local; const char *launcher; };
-/* If a launcher started several processes, calls MPI_Init_thread, unless it was called.
- * In a build without MPI (make MPICC=none), returns KCP_BAD instead. Also returns
- * KCP_BAD if launcher and MPI report different numbers of processes. */
+/* If a launcher started several processes and MPI is not initialized, calls
+ * MPI_Init_thread. In a build without MPI (make MPICC=none), returns KCP_BAD instead.
+ * Also returns KCP_BAD if launcher and MPI report different numbers of processes. */
 int kcp_mpi_start(struct kcp_mpi *mpi, char *why, size_t n);
 /* Creates a communicator over MPI_COMM_WORLD for host memory. Call kcp_mpi_start first.
  * Returns KCP_NA if built without MPI. */
 int kcp_mpi_world(struct kcp_comm **comm, char *why, size_t n);
 /* kcp_mpi_end must be the last call before exit. If the program initialized MPI, only
- * returns `status`. Otherwise returns `status`, or 1 if it is 0 and a communicator has
- * failed. If the result is 0, calls MPI_Finalize, which waits for all ranks. Otherwise
- * waits 0.3 s, so that other ranks can print errors before the launcher ends them. */
+ * returns `status`. Otherwise returns `status`, or 1 if `status` is 0 and a
+ * communicator failed. If the result is 0, calls MPI_Finalize, which waits for all
+ * ranks. If not, waits 0.3 s, so that other ranks can print errors before they end. */
 int kcp_mpi_end(int status);
 
 #ifdef MPI_VERSION

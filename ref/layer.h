@@ -8,7 +8,7 @@
  * structs). A call puts work on args->stream, allocates nothing and returns, so a CUDA
  * graph may capture the call. A call blocks only if ranks share a GPU, or, outside of
  * captures, if its options or plan are new to comm, because then ranks compare them.
- * ACTV arrays (kcp.h) have layer->storage. No function prints or exits. */
+ * ACTV arrays (kcp.h) have the type layer->storage. No function prints or exits. */
 #ifndef KCP_LAYER_H
 #define KCP_LAYER_H
 
@@ -29,17 +29,17 @@ struct kcp_layer {
     enum kcp_where where;
     const struct kcp_mapops *ops;
     const struct kcp_variant *forward, *backward, *conv;
-    const struct kcp_variant *family, *scan;     /* of chapters 16 and 15 */
+    const struct kcp_variant *family, *scan;     /* of chapter 16; of chapter 15 */
 };
 
 /* Sets the layer to the references of chapters 08 and 13 to 16: double, on the host. */
 void kcp_layer_ref(struct kcp_layer *layer);
-/* Sets the layer to the GPU kernels of a storage (KCP_BF16 or KCP_F32). Calls search
- * the table of paths. If `name` ("v1_stages") is not NULL, forward starts at the first
- * row of kernel `name`, and so does backward if its kernel `name` reads the saved
- * block. Other calls start at the table's first row. Needs no GPU. Returns KCP_NA if
- * built without CUDA. If `name` is unknown, returns KCP_BAD, and `why` (may be NULL)
- * lists the names. */
+/* Sets the layer to the GPU kernels of a storage (KCP_BF16 or KCP_F32). Each call
+ * searches the table of paths. If `name` ("v1_stages") is not NULL, forward starts at
+ * the first row of kernel `name`, and so does backward if its kernel `name` reads the
+ * saved block. Otherwise the search starts at the table's first row. Needs no GPU.
+ * Returns KCP_NA if built without CUDA. If `name` is unknown, returns KCP_BAD, and
+ * `why` (may be NULL) lists the names. */
 int  kcp_layer_gpu(struct kcp_layer *layer, enum kcp_storage storage,
                    const char *name, char *why, size_t n);
 
@@ -50,11 +50,11 @@ int  kcp_layer_gpu(struct kcp_layer *layer, enum kcp_storage storage,
 void kcp_layer_call(const struct kcp_layer *layer, struct kcp_call *call,
                     const struct kcp_plan *plan, struct kcp_comm *comm);
 
-/* These functions return the bytes of the saved block or of a workspace (0: none
- * needed, or a size or the plan is wrong). Pass arrays that lack 16-byte alignment;
- * others may be NULL. But a->saved (of a convolution: x0, xt, dxt, dx0, dweight, dbias)
- * must be NULL if and only if NULL in the later call. Layers on one stream may share a
- * workspace, but each layer needs a separate saved block until its backward has run. */
+/* These functions return the bytes of the saved block or of a workspace (0: no bytes
+ * are needed, or a size or the plan is wrong). Pass arrays that lack 16-byte alignment;
+ * other arrays may be NULL. But a->saved (of a convolution: x0, xt, dxt, dx0, dweight,
+ * dbias) must be NULL if and only if it is NULL in the later call. Layers on a stream
+ * may share a workspace. Each layer needs a separate saved block until backward ran. */
 size_t kcp_layer_saved(const struct kcp_layer *layer, const struct kcp_call *call);
 size_t kcp_layer_forward_work(const struct kcp_layer *layer,
                               const struct kcp_forward *a);
@@ -65,11 +65,11 @@ size_t kcp_layer_conv_work(const struct kcp_layer *layer, const struct kcp_conv 
 /* These functions run stages 08, 13 and 14 on this rank. Shapes and equations are in
  * stages/NN.def. Collective: every rank of the plan, even a rank without tokens,
  * makes the call with the same options. If a->saved is NULL, forward saves nothing,
- * so backward is impossible. KCP_BAD: an array is missing, work or saved is too
- * short, or the grid differs from the plan's. KCP_NA: no path supports this shape.
- * KCP_CUDA: a launch failed. KCP_COMM: comm->lost names the rank. KCP_MISMATCH: the
- * saved block has other sizes, options or format than this call. On a GPU, which also
- * compares these, the call returns KCP_OK, and all gradients except dh0 become NaN. */
+ * so backward is impossible. KCP_BAD: an array is missing, `work` or `saved` is too
+ * short, or the grid is not the plan's grid. KCP_NA: no path supports this shape.
+ * KCP_CUDA: a launch failed. KCP_COMM: comm->lost names the failed rank. KCP_MISMATCH:
+ * the saved block has other sizes, options or format than this call. On a GPU, the call
+ * returns KCP_OK in that case, and all gradients except dh0 become NaN. */
 int kcp_layer_forward(const struct kcp_layer *layer, struct kcp_forward *a);
 int kcp_layer_backward(const struct kcp_layer *layer, struct kcp_backward *a);
 int kcp_layer_conv(const struct kcp_layer *layer, struct kcp_conv *a);
@@ -89,7 +89,7 @@ int kcp_layer_convs(const struct kcp_layer *layer, struct kcp_conv *const *a, in
  *   S <- M_c S + h_c       o = scale S^T q       M_c and h_c depend on a->model
  *
  * Each function runs the pass a->pass. Backward reads the inputs of forward again.
- * Shapes are in stages/16.def and 15.def, equations in chapters 15 and 16. KG is K,
+ * Shapes are in stages/16.def and 15.def, equations are in chapters 15, 16. KG is K,
  * and Spike-KDA has scale 1. The caller allocates `work`, the arrays of this rank's
  * tokens, and the states of all sequences. A rank writes only the states that it
  * owns. Forward of kcp_family saves the initial states in h_kept, which has
@@ -111,9 +111,9 @@ const char *kcp_layer_path(const struct kcp_layer *layer, const void *args,
 
 /* ---- variants linked into this program or library
  *
- * Writes up to `max` variants of `stage` ("05", "5" or "05_affine"; NULL: all) named
- * `name` (NULL: all) to `out`, and returns their number. For each stage, first come the
- * mutants, then the others by name (v1..., v2...), so the last one is the newest. */
+ * Writes to `out` up to `max` variants of `stage` ("05", "5" or "05_affine"; NULL: any)
+ * whose name is `name` (NULL: any), and returns their number. A stage's mutants come
+ * first, then its other variants by name (v1..., v2...), so its newest one is last. */
 int kcp_variants(const char *stage, const char *name, const struct kcp_variant **out,
                  int max);
 const struct kcp_stage *kcp_stage_find(const char *name);  /* NULL: none */

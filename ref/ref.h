@@ -3,7 +3,7 @@
  * Book: all chapters.  Checked by: tests/NN_name/checks.c.  Next: ref/01_step.c.
  *
  * The caller owns all arrays, which are double (indices: int32 or int64) and row major.
- * A function's equation is above its body. All but ref_state return a kcp_status. */
+ * Equations are above the bodies. All functions but ref_state return a kcp_status. */
 #ifndef KCP_REF_H
 #define KCP_REF_H
 
@@ -31,7 +31,7 @@ int kcp_ref_scan_step(struct kcp_scan *a); /* 15: token by token, and the adjoin
 int kcp_ref_scan(struct kcp_scan *a); /* stage 15: one rank's forward or backward */
 int kcp_ref_family_step(struct kcp_family *a); /* 16: token by token, and the adjoint */
 int kcp_ref_family(struct kcp_family *a); /* stage 16: one rank's forward or backward */
-int kcp_ref_ladder(struct kcp_ladder *a); /* 17: the state scan of 04, no output */
+int kcp_ref_ladder(struct kcp_ladder *a); /* 17: state scan of 04 without output */
 int kcp_ref_ladder_lanes(struct kcp_ladder *a); /* 17, kernel 3: products by a warp */
 int kcp_ref_ladder_banks(struct kcp_ladder *a); /* 17, kernel 6: swizzled tiles */
 int kcp_ref_ladder_threads(struct kcp_ladder *a); /* 17, kernel 1: column per thread */

@@ -24,14 +24,14 @@ struct kcp_path {
     const char *model;             /* "kda gdn", "any" */
     const char *condition;         /* C code, e.g. "alone && NC >= 4" */
     const char *kernel;            /* the variant's name */
-    int format;                    /* format of the saved block; 0: none */
+    int format;                    /* saved-block format; 0: the row uses no block */
     const char *geometry;          /* "columns=64 chunks=1 ... 04=v2_warp" */
-    const char *within;            /* a branch's path; "": any; NULL: not a branch */
+    const char *within;            /* a branch's path; "": any path; NULL: no branch */
 };
 extern const struct kcp_path kcp_paths[];
 extern const int kcp_npaths;
 
-/* ---- the device a call runs on */
+/* ---- the device that runs a call */
 struct kcp_device {
     int arch;                      /* 90 */
     int sms;
@@ -55,15 +55,15 @@ struct kcp_query {
     const void *args;              /* the args struct of the call; or NULL */
     const char *args_of;           /* the stage of `args`; NULL: same as `stage` */
     const struct kcp_device *device;     /* NULL: the host */
-    const char *kernel;            /* start at this kernel's first row; NULL: all */
+    const char *kernel;            /* start at this kernel's first row; NULL: row 0 */
     int only;                      /* 1: only rows of `kernel` */
     int saved;                     /* stage 08: 1 if the call saves a block */
-    int format;                    /* only rows of this format; 0: any */
+    int format;                    /* only rows of this format; 0: any format */
     int unlinked;                  /* 1: also rows whose variant is not linked */
 };
-/* Returns the first row that supports the call. The search starts below `after` (NULL:
- * at q's first row). If no row supports the call, returns NULL, and `why` (may be NULL)
- * is the reason. Else `why` is "", or names a better row that cannot run here. */
+/* Returns the first row that supports the call, among the rows that follow row `after`
+ * (NULL: from q's first row). If no row does, returns NULL, and `why` (may be NULL) is
+ * the reason. Else `why` is "", or names a better row that cannot run here. */
 const struct kcp_path *kcp_path_find(const struct kcp_query *q,
                                      const struct kcp_path *after, char *why, size_t n);
 /* A branch is a row for those calls of a path that are launched differently, e.g. with
@@ -81,17 +81,17 @@ void kcp_path_here(const struct kcp_path *p, const struct kcp_device *d, char *o
                    size_t n);
 /* Returns 1 if the table has rows for this kernel of this stage. */
 int kcp_path_knows(const char *stage, const char *kernel);
-/* Returns the saved-block format of this kernel's first row, or 0 if it has none. */
+/* Returns the saved-block format in this kernel's first row; 0: it uses no block. */
 int kcp_path_format(const char *stage, const char *kernel);
 /* Returns the current name of a kernel, given its current or earlier name (paths.c). */
 const char *kcp_path_alias(const char *stage, const char *kernel);
-/* Copies to `out` the word that follows `key`= in a row's geometry. Returns the word's
+/* Writes to `out` the word that follows `key`= in a row's geometry. Returns the word's
  * length, or 0 if there is no such key. */
 int kcp_path_word(const struct kcp_path *p, const char *key, char *out, size_t n);
 
 /* ---- facts: the variables in conditions of paths.def and in sizes of saved.def. The
- * first two lines are members of struct kcp_call. kda is 1 for model KDA. saved.def
- * explains format, actv, acc, states, exchange, and paths.def the other facts. */
+ * first two lines list members of struct kcp_call. `kda` is 1 for model KDA. saved.def
+ * explains `format`, `actv`, `acc`, `states`, `exchange`; paths.def has the rest. */
 #define KCP_FACTS(F)                                                                   \
     F(T) F(N) F(NS) F(NC) F(R) F(H) F(HV) F(K) F(V) F(C) F(KG) F(D) F(Wc) F(blocks)    \
     F(l2norm) F(reuse_M) F(shift) F(strip_chunks)                                      \
@@ -104,8 +104,8 @@ struct kcp_facts { KCP_FACTS(KCP_FACT_MEMBER) };
 /* Conditions are C expressions of local variables with these names. The variables have
  * 128 bits, so that products of three unchecked sizes do not overflow. */
 #define KCP_FACT_LOCAL(name) const __int128 name = f->name; (void)name;
-/* Returns the facts of a call, except saved, aligned, all_aligned, format, actv, acc
- * and exchange. `device` NULL means the host. */
+/* Returns the facts of a call, except `saved`, `aligned`, `all_aligned`, `format`,
+ * `actv`, `acc` and `exchange`. If `device` is NULL, the call runs on the host. */
 struct kcp_facts kcp_facts_of(const struct kcp_call *call,
                               const struct kcp_device *device);
 

@@ -1,4 +1,4 @@
-/* registry.c -- the table of stages (name, fields, reference), names of exchange forms.
+/* registry.c -- the table of stages (name, fields, reference), and exchange-form names.
  *
  * Book: chapter 00.  Checked by: tests/judge/self_cases.c.  Next: ref/01_step.c. */
 #include "ref.h"

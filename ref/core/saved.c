@@ -50,8 +50,8 @@ int kcp_saved_states(const struct kcp_call *a)
     return every ? a->NS : a->NS > 0;
 }
 
-/* Returns `count` times `each`, or -1 if one is negative or the product is more than
- * MOST_BYTES. */
+/* Returns `count` times `each`, or -1 if a factor is negative or the product is more
+ * than MOST_BYTES. */
 static int64_t product(__int128 count, __int128 each)
 {
     if (count < 0 || each < 0 || count > MOST_BYTES || each > MOST_BYTES) return -1;
@@ -96,9 +96,9 @@ static int64_t exchange_bytes(const struct kcp_call *a)
 }
 
 /* Fills the header of a block for this call: sizes, then name, offset and bytes of
- * every tensor. `writer` is used only in messages. A number in an ACTV array has `actv`
- * bytes, in an ACC array `acc` bytes. Returns KCP_BAD if the format is unknown or sizes
- * are invalid. If sizes are invalid, s->bytes is 0. */
+ * every tensor. `writer` is used only in messages. A number has `actv` bytes in an ACTV
+ * array and `acc` bytes in an ACC array. Returns KCP_BAD if the format is unknown or
+ * sizes are invalid. If sizes are invalid, s->bytes is 0. */
 int kcp_saved_layout_of(struct kcp_saved *s, const struct kcp_call *a, int format,
                         const char *writer, size_t actv, size_t acc)
 {
@@ -120,7 +120,7 @@ int kcp_saved_layout_of(struct kcp_saved *s, const struct kcp_call *a, int forma
     s->reuse_M = a->reuse_M; s->form = a->form;
     s->bytes = (sizeof *s + SAVED_ALIGN - 1) / SAVED_ALIGN * SAVED_ALIGN;
 
-    struct kcp_device device = { 0 };  /* used only for format chunks */
+    struct kcp_device device = { 0 };  /* used only for format `chunks` */
     if (format == KCP_FORMAT_CHUNKS && kcp_device_here(&device))
         device = kcp_device_assumed();
     struct kcp_facts f = kcp_facts_of(a, &device);
@@ -136,8 +136,8 @@ int kcp_saved_layout_of(struct kcp_saved *s, const struct kcp_call *a, int forma
     return s->format_version ? KCP_OK : KCP_BAD;
 }
 
-/* Returns the bytes, with the header, of the block that the reference writes for this
- * call, or 0 if the call's sizes are invalid. */
+/* Returns the size in bytes, including the header, of the block that the reference
+ * writes for this call, or 0 if the call's sizes are invalid. */
 size_t kcp_saved_bytes(const struct kcp_forward *a)
 {
     struct kcp_saved s;
@@ -190,10 +190,10 @@ static int differs(const struct kcp_saved *s, const struct kcp_saved *want, char
     return 0;
 }
 
-/* Checks that the block has this format and was saved for this call, but save mode,
+/* Verifies that the block has this format and was saved for this call, but save mode,
  * reuse_M and `form` may differ. Returns KCP_BAD if the block is missing or too short,
- * KCP_MISMATCH if it has a wrong format or is from another call. On an error, writes
- * the reason to the n bytes of `why`. If n is 0, `why` may be NULL. */
+ * and KCP_MISMATCH if it has a wrong format or is from another call. On an error,
+ * writes the reason to the n bytes of `why`. If n is 0, `why` may be NULL. */
 int kcp_saved_check_of(const void *saved, size_t bytes, const struct kcp_call *a,
                        int format, const char *reader, size_t actv, size_t acc,
                        char *why, size_t n)

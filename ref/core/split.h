@@ -4,9 +4,9 @@
  * Book: chapter 18, "Fill the processors".
  * Checked by: tests/08_forward/split_sequence.c.  Next: paths.def, its conditions.
  *
- * A strip is a part of a segment. One rule computes the length of strips for programs
- * with one kernel per stage. Another rule is for the fused forward, whose launches
- * overlap. P and `processors` are the number of SMs. Costs are from machine.h. */
+ * A strip is a part of a segment. A chunk has C tokens. One rule computes the length of
+ * strips for programs with one kernel per stage, another rule for the fused forward,
+ * whose launches overlap. P (`processors`) is the SM count. Costs are in machine.h. */
 #ifndef KCP_SPLIT_H
 #define KCP_SPLIT_H
 
@@ -59,8 +59,8 @@ static inline double kcp_strip_cost(const struct kcp_context *x, int HV, int C, 
          + (double)(strips - x->NS) * KCP_STEP_FOLD;
 }
 
-/* Returns the cheapest strip length, or 0 if not cutting is cheapest. Strips need extra
- * work for maps, so cutting is faster only if SMs would otherwise be idle. */
+/* Returns the cheapest strip length, or 0 if uncut segments are cheapest. Strips need
+ * extra work for maps, so cutting is faster only if SMs would otherwise be idle. */
 static inline int64_t kcp_strip_length(const struct kcp_context *x, int HV, int C,
                                        int P)
 {
@@ -158,8 +158,8 @@ static inline int kcp_launches(const struct kcp_cut *c)
     return best;
 }
 
-/* Returns the time with strips of L tokens: maps, fold, scan, and the factors that do
- * not overlap with the scan. */
+/* Returns the time, with strips of L tokens, of the maps, the fold, the scan, and the
+ * factors that do not overlap with the scan. */
 static inline double kcp_fused_cost(const struct kcp_cut *c, int64_t L)
 {
     const struct kcp_context *x = c->x;
@@ -175,7 +175,7 @@ static inline double kcp_fused_cost(const struct kcp_cut *c, int64_t L)
     return cost + (double)(strips - x->NS) * KCP_FOLD;
 }
 
-/* Returns the cheapest number of chunks per strip, or 0 if not cutting is cheapest. */
+/* Returns the cheapest chunks per strip, or 0 if uncut segments are cheapest. */
 static inline int kcp_fused_chunks(const struct kcp_cut *c)
 {
     const int64_t longest = kcp_longest(c->x);
@@ -211,8 +211,8 @@ static inline struct kcp_cut kcp_cut_of(const struct kcp_call *a, int processors
     return c;
 }
 
-/* Returns the chunks per strip of the fused forward, or 0 if segments are not cut. Not
- * for canonical plans: there the result is a->strip_chunks, but no segment is cut. */
+/* Returns the chunks per strip of the fused forward, or 0 if segments are not cut. In
+ * a canonical plan the result is a->strip_chunks, although no segment is cut. */
 static inline int kcp_fused_strip(const struct kcp_call *a, int processors)
 {
     if (a->strip_chunks || a->plan->L) return a->strip_chunks;
@@ -228,13 +228,13 @@ static inline int64_t kcp_strips(const struct kcp_call *a, int chunks)
     return chunks ? kcp_strips_at(x, (int64_t)chunks * a->C) : x->NS;
 }
 
-/* ---- a walk computes the map of a rank's one segment together with the factors
+/* ---- a walk computes the map of a rank's only segment concurrently with the factors
  *
  * While some SMs compute the map of a window of chunks, the other SMs compute the
  * factors of the next window. */
 
 /* Returns the number of blocks that compute the map while other blocks compute
- * factors: two per head for [h_ext | M]. For h_ext alone, the number is one per head
+ * factors: two per head for [h_ext | M]. For only h_ext, the number is one per head
  * if gates are per channel and K = V, otherwise one per head and 64 columns. */
 static inline int kcp_walk_blocks(const struct kcp_call *a, int want)
 {
@@ -264,8 +264,8 @@ static inline double kcp_maps_cost(const struct kcp_call *a, int strip_chunks, i
 /* Returns the time of a walk that computes the map of `walked` chunks, in windows of
  * W chunks. The time is a sum of four terms: the factors of the first window; the
  * walk concurrent with the other factors; the map of the last window, if needed; the
- * launches. The second term is the longer of two times: that of the walk alone and
- * that of all work on all SMs. */
+ * launches. The second term is the longer of two times: the walk's time, and the
+ * time that all SMs together need for the walk and these factors. */
 static inline double kcp_walk_cost(const struct kcp_call *a, int want, int walked,
                                    int P)
 {
@@ -281,9 +281,9 @@ static inline double kcp_walk_cost(const struct kcp_call *a, int want, int walke
 /* Returns, as bits KCP_WANT_*, the parts of the map that a walk computes (while other
  * SMs compute factors), or 0 if the map is computed after all factors. If the sequence
  * begins on this rank, M is not needed. If the sequence ends on this rank, no other
- * rank reads the map, so a walk is needed only for the states between strips. With
- * a->walk = KCP_SEQUENTIAL there is a walk if possible, with KCP_AUTO if a walk costs
- * less, with KCP_BLELLOCH never. */
+ * rank reads the map, so a walk is needed only for the states between strips. If
+ * a->walk is KCP_SEQUENTIAL, there is a walk if possible. KCP_AUTO selects the cheaper
+ * method, and KCP_BLELLOCH selects no walk. */
 static inline int kcp_fused_walk(const struct kcp_call *a, int processors)
 {
     const struct kcp_segment *s = a->plan->seg + a->plan->ctx[a->r].seg0;
@@ -358,7 +358,7 @@ static inline int kcp_most_prepared(const struct kcp_call *a, int processors)
 
 /* Returns the chunks per block of chunk_prepare (the kernel that computes factors) with
  * a gate per channel. To hide the latency of loads, a block has two or three chunks if
- * four waves of blocks remain. It has more only to keep gridDim.y <= 65535. */
+ * four waves of blocks remain. It has more than 3 only to keep gridDim.y <= 65535. */
 static inline int kcp_prepare_share(int chunks, int heads, int processors)
 {
     const int64_t n = (int64_t)chunks * heads / (4 * 3 * processors);
@@ -383,7 +383,7 @@ static inline int64_t kcp_finish_turns(int NC, int H, int K, int processors)
 }
 
 /* Bit flags: the scans that backward runs for a segment. STATES scans the states
- * forward. REVERSE scans the gradients of the states in reverse and stores them all.
+ * forward. REVERSE scans the gradients of the states in reverse and stores every one.
  * DH_EXT runs the scan of REVERSE, but stores only dh_ext, which other ranks need. */
 enum kcp_scan_job { KCP_JOB_STATES = 1, KCP_JOB_REVERSE = 2, KCP_JOB_DH_EXT = 4 };
 
@@ -405,7 +405,7 @@ static inline int kcp_reverses_first(const struct kcp_call *a, int s, int proces
  * launch 0 runs all scans. Otherwise the exchange is between the launches. Launch 0
  * runs STATES, and DH_EXT if other ranks need it. Launch 1 runs REVERSE. But if
  * kcp_reverses_first is 1, launch 0 runs only REVERSE, and launch 1 runs STATES, so
- * that STATES does not delay the exchange. With save-all no launch runs STATES. */
+ * that STATES does not delay the exchange. In mode save-all no launch runs STATES. */
 static inline int kcp_scan_jobs(const struct kcp_call *a, int alone, int s, int launch,
                                 int processors)
 {

@@ -17,7 +17,7 @@ struct member {
     size_t at;
 };
 
-/* Maps a member's type to a letter. In gcc, an enum has the type unsigned int. */
+/* KIND is the letter for a member's type. In gcc, an enum has the type unsigned int. */
 #define KIND(x)                                                                       \
     _Generic((x), int: 'i', unsigned: 'i', int64_t: 'l', size_t: 'z', double: 'd',    \
              default: 'p')

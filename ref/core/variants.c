@@ -3,7 +3,7 @@
  * Book: CONTRIBUTING.md, "Adding".  Checked by: tests/judge/self_cases.c.
  * Next: layer.c, which selects kernels.
  *
- * kcp_variants returns copies of the records. run() of a copy checks the call first
+ * kcp_variants returns copies of the records. A copy's run() first checks the call
  * (checked.c). The symbols at the linker section's start and end are hidden, so that
  * libkcp.so does not list the records of the program that loads libkcp.so. */
 #include "checked.h"

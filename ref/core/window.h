@@ -4,14 +4,14 @@
  * Next: ../../cuda/07_merge/hop.cuh, which reads and writes windows.
  *
  * In the window of rank r, every other rank o fills separate pieces b (parts of a
- * state). Of four counts per o and b, rank o writes the first two, rank r the last two:
+ * state). Per o and b, rank o writes the first two counts and rank r the last two:
  *   KCP_FULL     how often o has filled o's piece b in r's window
  *   KCP_EMPTY    how often o has emptied r's piece b in o's window
  *   KCP_FILLED   how often r has filled r's piece b in o's window
  *   KCP_TAKEN    how often r has emptied o's piece b in r's window
  *
  * A piece has two slots (buffers). Message i uses slot i % 2, so the sender may be one
- * message ahead. Counts are in device memory, so that graph replays go on counting. */
+ * message ahead. The counts are in GPU memory, so that graph replays go on counting. */
 #ifndef KCP_WINDOW_H
 #define KCP_WINDOW_H
 
@@ -25,10 +25,10 @@ enum { KCP_PIECE_COLUMNS = 16, KCP_PIECE_ROWS = 256, KCP_PIECE_PLACES = 2 };
 enum kcp_window_count { KCP_FULL, KCP_EMPTY, KCP_FILLED, KCP_TAKEN };
 
 /* `hop` launches one kernel. If from >= 0, the kernel sets S [HV,K,V] to the message of
- * rank `from`. If to >= 0, the kernel writes op(M) S + h (backward: op(M) = M^T), or h
- * if `first` is 1, into the window of rank `to`. */
+ * rank `from`. If to >= 0, the kernel writes M S + h_ext (backward: M^T S + h_ext), or
+ * h_ext if `first` is 1, into the window of rank `to`. `map` is [h_ext | M]. */
 struct kcp_hops {
-    const struct kcp_mapops *of;       /* the map operations that hop uses */
+    const struct kcp_mapops *of;       /* the map operations that `hop` uses */
     int (*hop)(int HV, int K, int V, const void *map, int backward, int first, void *S,
                const struct kcp_window *w, int from, int to, struct CUstream_st *);
     int (*blocks)(int HV, int K, int V);       /* pieces; 0: not supported */
@@ -64,7 +64,7 @@ KCP_ANYWHERE uint32_t *kcp_window_count(const struct kcp_window *w, int of,
     return (uint32_t *)w->at[of] + ((size_t)what * w->R + other) * w->blocks + b;
 }
 
-/* Returns piece b of the window of rank number `of`. Rank number `from` fills it. */
+/* Returns piece b, which rank number `from` fills, of the window of rank `of`. */
 KCP_ANYWHERE float *kcp_window_piece(const struct kcp_window *w, int of, int from,
                                      int b, uint32_t place)
 {
