@@ -1,4 +1,4 @@
-/* alive.c -- computes which share of an initial state is left at the last cut.
+/* alive.c -- computes the share of an initial state that remains at the last cut.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_cases.c.
  * Next: family.c.
@@ -11,7 +11,7 @@
 #include <string.h>
 
 /* Finds the last cut that a sequence crosses. Sets *t0 to the sequence's first token
- * and *T to the token count up to the cut. Returns 0 if there is no such cut. */
+ * and *T to its token count before the cut. Returns 0 if there is no such cut. */
 static int stretch_before(const struct kcp_plan *p, int64_t *t0, int64_t *T)
 {
     int last = -1;

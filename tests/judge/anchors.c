@@ -53,7 +53,7 @@ static int repeats_of(const char *text)
     return most;
 }
 
-/* Copies text; replaces each list {a|b|c} of n alternatives by alternative i mod n. */
+/* Copies `text`, with each list {a|b|c} of n texts replaced by its text i mod n. */
 static void choose(const char *text, int i, char *out)
 {
     while (*text) {
@@ -105,7 +105,7 @@ static void add_empty_rank(struct anchors *a)
         k->cuts[r] = (r - (r > R / 2)) * k->call.T / (R - 1);
 }
 
-/* Adds the cases of a row of anchors.def once per alternative of its longest list. */
+/* Adds a row's cases (anchors.def) once per alternative of the row's longest list. */
 static void add_cases(struct anchors *a, const char *text)
 {
     char chosen[2000], *rest;

@@ -6,11 +6,11 @@
  * The check `alone` fills one sequence with NaN and requires that no bit of the other
  * sequences' outputs changes. The rows after a partial chunk belong to the next
  * sequence. A kernel that loads these rows and multiplies them by 0 is correct only if
- * they are finite, because 0 times NaN is NaN. Then `alone` fills only one input of
- * the sequence, each in turn, and requires NaN in an output, because fmaxf(g, -200)
- * would hide a NaN in g. The check `canonical` cuts segments at fixed token numbers and
+ * they are finite, because 0 times NaN is NaN. Then `alone` fills only one input of the
+ * sequence, each in turn, and requires NaN in an output, because fmaxf(g, -200) would
+ * hide a NaN in g. The check `canonical` cuts segments at fixed token numbers and
  * requires equal bits on 1, 2, 3, 4, 7 and 8 ranks, in the forms (exchange algorithms)
- * that compose maps in token order. tests/13, 14, 15 and 16 run it on references. */
+ * that compose maps in token order. tests/13 to 16 run `canonical` on references. */
 #include "trial.h"
 
 #include <math.h>
@@ -18,9 +18,9 @@
 #include <string.h>
 
 /* Compares output o with another run's output `to`, whose row `first` matches row 0 of
- * o. Adds the number of different bytes of sequence `bad` to bytes[1], and of other
- * sequences to bytes[0]. If k is NULL, adds all to bytes[0]. Skips states that other
- * ranks own (NaN in o->want). */
+ * o. Adds the number of bytes that differ in sequence `bad` to bytes[1], and in other
+ * sequences to bytes[0]; if k is NULL, in all sequences to bytes[0]. Skips states that
+ * other ranks own (NaN in o->want). */
 static void count_bytes(const struct buffer *o, const struct buffer *to, int64_t first,
                         const struct kcase *k, int bad, int64_t bytes[2])
 {
@@ -84,8 +84,8 @@ static int has_nan_output(const struct trial *x)
     return found;
 }
 
-/* Fills one input at a time of the first sequence with NaN. If no output is NaN, sets
- * *hidden to the input's name. */
+/* Fills the first sequence's rows with NaN, in one input at a time. If no output is
+ * NaN, sets *hidden to the input's name. */
 static int run_each_input(struct trial x, const struct trial *clean,
                           const struct kcase *k, const char **hidden, char *why,
                           size_t n)
@@ -104,9 +104,9 @@ static int run_each_input(struct trial x, const struct trial *clean,
     return status;
 }
 
-/* Fills one sequence at a time with NaN. Counts the output bytes that change: in
- * bytes[1] those of the NaN sequence, in bytes[0] those of other sequences. In forward,
- * then calls run_each_input. */
+/* Fills one sequence at a time with NaN. Adds the number of output bytes that change to
+ * bytes[1] for the NaN sequence and to bytes[0] for other sequences. In forward, calls
+ * run_each_input at the end. */
 static int run_alone(const struct kcp_variant *v, const struct kcp_stage *s,
                      const struct memory *mem, const struct kcase *k,
                      enum kcp_pass pass, int64_t bytes[2], const char **hidden,
@@ -150,16 +150,16 @@ static int alone_pass(struct kcp_report *rep, const struct kcp_variant *v,
                            "bytes of other sequences", v->name, k.call.R,
            (long long)bytes[0]);
     EXPECT(rep, bytes[1] > 0, "%s: no output of the NaN sequence changes", v->name);
-    EXPECT(rep, !hidden, "%s, R = %d: no output is NaN, although %s of a sequence is",
-           v->name, k.call.R, hidden);
+    EXPECT(rep, !hidden, "%s, R = %d: no output is NaN, although input %s of a "
+           "sequence is NaN", v->name, k.call.R, hidden);
     return KCP_OK;
 }
 
 /* ---- two runs on equal inputs */
 
-/* Requires that runs x and `to` have equal output bits. The run `to` has one rank, or
- * as many as x. If the runs are on a GPU and differ in option `save`, skips outputs of
- * the forward that stage 13 runs first, because `save` may select another kernel. */
+/* Requires that runs x and `to` have equal output bits. Run `to` has one rank or as
+ * many ranks as x. If the runs are on a GPU and differ in option `save`, skips outputs
+ * of the forward that stage 13 runs first, because `save` may select another kernel. */
 static void compare(struct kcp_report *rep, const struct trial *x,
                     const struct trial *to, const char *words)
 {

@@ -1,4 +1,4 @@
-/* case_text.c -- converts cases to text, as failures print them, and text to cases.
+/* case_text.c -- converts cases to the text that failures print, and text to cases.
  *
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_cases.c.
  * Next: check.c. */

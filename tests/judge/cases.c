@@ -3,10 +3,10 @@
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_cases.c.
  * Next: case_text.c.
  *
- * An axis is a property of a case that can expose an error: lengths, number of ranks,
- * form (exchange algorithm). The short list contains every value of every axis, and all
- * pairs of a few axes, e.g. of ranks and form. The full list contains all pairs of all
- * axes. Drawing ends when 60 random cases add no new value or pair. */
+ * An axis is a property of a case that can expose an error, e.g. lengths, number of
+ * ranks or form (exchange algorithm). The short list contains every value of every
+ * axis, and all pairs of a few axes, e.g. of ranks and form. The full list contains all
+ * pairs of all axes. Drawing ends when 60 random cases add no new value or pair. */
 #include "judge.h"
 #include <stdlib.h>
 #include <string.h>
@@ -64,7 +64,7 @@ static int matters(const struct kcp_stage *s, int axis)
 
 /* Returns 1 if the list must contain all pairs of values of axes a and b or, for a ==
  * b, all values of axis a. Some mistakes need a pair: a wrong halo (rows of earlier
- * ranks) changes outputs only if shards are short and convolution windows wide. */
+ * ranks) changes outputs only if shards are short and convolution windows are wide. */
 static int is_required(const struct kcp_stage *s, int full, int a, int b)
 {
     int core = 1 << REGIME | 1 << MODEL | 1 << GATE | 1 << CHUNK | 1 << HEADS;

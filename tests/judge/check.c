@@ -3,9 +3,9 @@
  * Book: chapter 19, and CONTRIBUTING.md.  Checked by: tests/judge/self_limits.c. Next:
  * trial.c.
  *
- * error = RMS(x - ref) / max(RMS(ref), 1e-6 natural size), per tensor, rank and head.
- * Natural sizes: judge.h. NaN and Inf always fail. Outputs that the reference does not
- * write must stay NaN. */
+ * error = RMS(x - ref) / max(RMS(ref), 1e-6 * natural size), per tensor, rank and head:
+ * x is computed, ref is expected. For natural sizes see judge.h. NaN and Inf always
+ * fail. Outputs that the reference does not write must stay NaN. */
 #include "judge.h"
 #include "tolerance.h"
 #include <math.h>
@@ -23,8 +23,8 @@ static int is_state(const char *f)
     return one_of(f, "o v_new u S map maps h h_out h_in h_back h_kept ht ot");
 }
 
-/* GDN-2's b is a gate. So each number of gradient db, like each number of dbeta, is one
- * dot product with the state. */
+/* In GDN-2, `b` is a gate. So each number of gradient db, like each number of dbeta, is
+ * one dot product with the state. */
 static int is_gate_b(const struct slice *s)
 {
     return !strcmp(s->field->name, "db") && s->call->model == KCP_GDN2;
@@ -44,9 +44,9 @@ static enum tolerance row_of(const struct slice *s, int is_M)
 
 /* Returns the limit for alike (nearly equal) keys, which make I + L ill-conditioned. If
  * keys are equal, rounding the inputs to bf16 changes dv, da (DPLR), domega (GDN-2) and
- * dbeta_base (chapter 15) by 1e-2, so their limits rise at cosines over 0.9. The limit
- * of DPLR's db rises at 0.9 already: there rounding changes db by only 2e-3, but kernel
- * v2_tiles has an error of 1.4e-2. */
+ * dbeta_base (chapter 15) by 1e-2, so their limits rise if the keys' cosine exceeds
+ * 0.9. The limit of DPLR's db already rises at 0.9, where rounding changes db by only
+ * 2e-3, but kernel v2_tiles has an error of 1.4e-2. */
 static double alike_limit(const struct slice *s, double limit, int twice)
 {
     const char *f = s->field->name;
@@ -59,8 +59,8 @@ static double alike_limit(const struct slice *s, double limit, int twice)
     return limit;
 }
 
-/* Returns the limit of the error. If beta may reach 2, the bf16 limit doubles, and with
- * alike keys the fp32 limit is four times as large: each entry of L (chapter 03) is a
+/* Returns the limit of the error. If beta may reach 2, the bf16 limit is multiplied by
+ * 2 and, with alike keys, the fp32 limit by 4: each entry of L (chapter 03) is a
  * rounded sum of K products, and alike keys make I + L ill-conditioned. */
 double tolerance(const struct slice *s, int is_M)
 {
@@ -76,7 +76,7 @@ double tolerance(const struct slice *s, int is_M)
 }
 
 /* A slice viewed as an array [outer][heads][inner]. If the slice contains maps, only
- * part h or M of each map is checked: columns `from` to `to` - 1. */
+ * part h_ext or M of each map is checked: columns `from` to `to` - 1. */
 struct view { int64_t outer, heads, inner, from, to; int is_M; };
 
 int head_axis(const struct kcp_field *f)
@@ -106,7 +106,7 @@ static struct view view_of(const struct slice *s, int part)
     return w;
 }
 
-/* Returns 0 if element i is in a column of a map that view w does not select. */
+/* Returns 0 if element i of a map is in a column that view `w` does not select. */
 static int inside(const struct slice *s, const struct view *w, int64_t i)
 {
     if (s->field->store != KCP_MAP) return 1;
@@ -219,12 +219,12 @@ static double by_chance(int64_t n)
     return n < 64 ? 1 + 1 / sqrt(2 * fmax((double)n, 1)) : 1;
 }
 
-/* Returns the largest factor by which a limit may rise. In bf16 the factor is 4, but
- * 16 / tokens for a batch of one to three tokens. The output of one token is v times
- * the dot product of q and k, whose terms may cancel: on an H200, three of seventeen
- * seeds needed a factor of 5. In fp32 the factor is 40, and 40 times the fp32 limit is
- * at most a twelfth of the bf16 limit for an output, and a fifth for the gradient of a
- * gate. */
+/* Returns the largest factor by which a limit may rise. In bf16 the factor is 4, or
+ * 16/tokens for a batch of one to three tokens. The output of one token is v times the
+ * dot product of q and k, whose terms may cancel: on an H200, three of seventeen seeds
+ * needed a factor of 5. In fp32 the factor is 40, and 40 times the fp32 limit is at
+ * most a twelfth of the bf16 limit for an output, and a fifth of the bf16 limit for the
+ * gradient of a gate. */
 double limit_rises_by(enum kcp_storage judged, const struct kcp_call *c)
 {
     const double tokens = fmax(1, (double)(c->plan ? c->plan->T : c->T));
@@ -289,19 +289,19 @@ static double conditioned(const struct slice *s, const struct view *v, int64_t h
                                    v->outer, h));
         limit = fmax(tol, times_moved(s) * by / size);
         limit = fmin(limit * by_chance(v->outer * v->inner), most);
-        if (err <= 0.9 * limit) break;            /* more draws only raise it */
+        if (err <= 0.9 * limit) break;            /* more draws only raise `limit` */
     }
     return limit;
 }
 
-/* Returns the limit of token row a of head h. One wrong token among many hardly changes
- * the error of the head, so each row also has a limit. The row's limit is the larger of
- * two numbers: three times the head's limit, and 1.5 times the limit from the effect of
- * one more rounding on the row. Correct kernels reach 2.9 times the head's limit in
- * forward and 1.8 times in backward (H200, seeds 4 to 6). In chapter 16, and if the
- * effect of rounding is unknown, the factor is five instead of three. With alike keys,
- * rows at the end of a chunk have errors far above the effect of one more rounding, so
- * the row limit is five times the head's limit. */
+/* Returns the limit of token row `a` of head h. One wrong token among many hardly
+ * changes the error of the head, so each row also has a limit. The row's limit is the
+ * larger of two numbers: three times the head's limit, and 1.5 times the limit from the
+ * effect of one more rounding on the row. Correct kernels reach 2.9 times the head's
+ * limit in forward and 1.8 times in backward (H200, seeds 4 to 6). In chapter 16, and
+ * if the effect of rounding is unknown, the factor is five instead of three. With alike
+ * keys, rows at the end of a chunk have errors far above the effect of one more
+ * rounding, so the row limit is five times the head's limit. */
 static double row_limit(const struct slice *s, const struct view *v, int64_t a,
                         int64_t h, double size, double own, int64_t all_outer,
                         double err)

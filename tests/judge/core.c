@@ -62,7 +62,7 @@ static int rejected_by(struct isolated *x, int n, enum kcp_storage judged,
 }
 
 /* Returns 0 if cases with R ranks cannot show the mutant's mistake. With --ranks R, or
- * R processes, all cases have R ranks. A mutant that passes all these cases is not
+ * with R processes, all cases have R ranks. A mutant that passes all these cases is not
  * decidable if, in the list without --ranks, only cases with another number of ranks
  * reject the mutant. */
 static int is_decidable(const struct kcp_stage *s, const struct kcp_variant *v,

@@ -5,11 +5,11 @@
  *
  * DIR/cases.txt contains the stage, the storage type and the number of cases.
  * case_007/words.txt contains the case as text for --case. case_007/forward/ contains
- * the inputs, one file per field (do.npy for do_), case.txt with sizes and options, and
- * options.txt for kcp-run. Another program adds one output file per field. By default
- * the cases are random cases and anchors (fixed cases), of small and tensor-core sizes,
- * and cases with K != V up to 256. With --small only small random cases are written,
- * with --shapes only cases with the given K and V, with --case only the given cases. */
+ * one .npy file per input (do.npy for do_), case.txt (sizes and options) and
+ * options.txt (for kcp-run). Another program adds one file per output. By default the
+ * cases are random cases and anchors (fixed cases), of small and tensor-core sizes, and
+ * cases with K != V up to 256. With --small only small random cases are written, with
+ * --shapes only cases with the given K and V, with --case only the given cases. */
 #include "emit.h"
 #include "base/npy.h"
 #include "paths.h"
@@ -193,7 +193,7 @@ static struct kcase *cases_in_words(const struct options *o, int *n)
     return list;
 }
 
-/* Lists the *n cases that the options select. */
+/* Returns a list of the *n cases that the options select. */
 static struct kcase *emit_list(const struct kcp_stage *s, const struct options *o,
                                int *n)
 {

@@ -40,17 +40,17 @@ static double rms(const struct tensor *t)
     return t && t->n ? sqrt(s / t->n) : 0;
 }
 
-/* A token's dg is the sum of dG from this token to the chunk's end, so an error of one
- * dG changes the dg of all earlier tokens. Therefore the error of a sum of dg is
- * sqrt(2 C / 3) times as large as with independent errors. Returns this factor. */
+/* G is the running sum of g in a chunk of C tokens, so a token's dg is the sum of dG
+ * from this token on, and one wrong dG changes dg of all earlier tokens. So a sum of dg
+ * has sqrt(2 C / 3) times the error of independent terms. Returns this factor. */
 static double correlation(const struct kcp_call *c)
 {
     return sqrt(fmax(1, 2.0 / 3 * fmin(c->C, (double)c->T)));
 }
 
 /* Returns the RMS over heads that dA_log would have if the signs of its terms were
- * random. With x = g_raw, dx = dg_raw and y = x + dt_bias, each number x adds dx y
- * to dA_log or, for a softplus gate, dx softplus(y) / sigmoid(y). */
+ * random. With x = g_raw, dx = dg_raw and y = x + dt_bias, each number x adds dx * y to
+ * dA_log or, for a softplus gate, dx * softplus(y) / sigmoid(y). */
 static double rms_dA(const struct tensor_set *b, const struct kcp_call *c)
 {
     const struct tensor *x = tensor_find(b, "g_raw"), *dt = tensor_find(b, "dt_bias");
@@ -88,7 +88,7 @@ static void drop_states(struct tensor_set *b, const struct kcp_stage *s)
 }
 
 /* Applies tensor_disturb to each input. For bf16, tensor_disturb changes beta (fp32)
- * like a bf16 input, because kernels round A diag(beta) of chapter 03 to bf16. */
+ * like a bf16 input, because kernels round A * diag(beta) of chapter 03 to bf16. */
 static void round_once_more(struct tensor_set *in, const struct kcase *k,
                             enum kcp_storage judged)
 {
@@ -132,7 +132,7 @@ static int inputs_before(struct tensor_set *in, const struct kcp_stage *s,
     return status;
 }
 
-/* Returns the share of a state that is left at the last cut, or NaN if no sequence
+/* Returns the share of a state that remains at the last cut, or NaN if no sequence
  * crosses a cut. */
 static double alive_of(const struct expected *x, const struct kcp_stage *s,
                        const struct kcase *k, const struct kcp_plan *p)
@@ -194,7 +194,7 @@ static int add_draw(const struct kcp_plan *p)
     return status;
 }
 
-/* Sets current->moved to sqrt(sum of squares of `draws` draws / MOVED_DRAWS). */
+/* Sets current->moved to sqrt(current->sums / MOVED_DRAWS) after `draws` draws. */
 static int find_moved(int draws)
 {
     const int R = current->stage->ranks ? current->k.call.R : 1;
@@ -296,8 +296,8 @@ static struct expected *cache_add(const struct expected *x)
     return to;
 }
 
-/* Removes outputs of other stages. If the cache is half full, also removes outputs of
- * other storage types. */
+/* Removes the outputs of stages other than s. If the cache is half full, also removes
+ * the outputs of storage types other than `judged`. */
 static void cache_begin(const struct kcp_stage *s, enum kcp_storage judged)
 {
     const int is_tight = cache.bytes > most_bytes() / 2;

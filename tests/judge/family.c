@@ -3,10 +3,10 @@
  * Book: chapters 15 and 16, and field notes "Inputs are part of the proof".
  * Checked by: tests/judge/self_cases.c.  Next: tests/15_scan/checks.c.
  *
- * With independent random vectors a and b the state of DPLR grows without bound. So, as
- * in RWKV-7, a = -κ with |κ| = 1 and b = η κ with 0 < η < 1 per channel, so that each
- * token removes a part of the state along κ. In cases with alike keys, the vectors κ
- * are alike too, and the gates η are near 1. */
+ * With independent random vectors `a` and `b` the state of DPLR grows without bound.
+ * So, as in RWKV-7, a = -κ with |κ| = 1 and b = η * κ with 0 < η < 1 per channel,
+ * so that each token removes a part of the state along κ. In cases with alike keys,
+ * the vectors κ are alike too, and the gates η are near 1. */
 #include "judge.h"
 #include "ref/sigmoid.h"
 #include <math.h>

@@ -48,7 +48,7 @@ static double slope(const struct kcp_stage *s, const struct kcase *k,
     return (f[0] - 8 * f[1] + 8 * f[2] - f[3]) / (12 * h);
 }
 
-/* Returns 1e-9 if the loss is a polynomial in the input, else 1e-8 (exp, sigmoid). */
+/* Returns the error limit: 1e-9 if the loss is a polynomial in the input, else 1e-8. */
 static double limit_of(const char *input)
 {
     return has_word("q k v a b omega h0 o0", input, " ") ? 1e-9 : 1e-8;

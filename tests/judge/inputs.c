@@ -4,11 +4,11 @@
  * Book: chapter 19, and field notes "Inputs are part of the proof". Checked by:
  * tests/judge/self_cases.c.  Next: pipeline.c.
  *
- * g is the log of a decay, and N a standard normal random number. LIVE: g = -|N|/T and
- * beta is small, so that tokens of the first rank change outputs of the last rank.
- * STRONG: g = logsigmoid(N), so that the state decays within a rank. SATURATED: g is
- * close to -5, the bound of the bounded gate. TURNS: per channel and token, g is either
- * 0 or -5. SPREAD: g = -5 sigmoid(N). */
+ * g is the log of a decay, N is a standard normal random number, and T is the token
+ * count. LIVE: g = -|N|/T and beta is small, so that tokens of the first rank change
+ * outputs of the last rank. STRONG: g = logsigmoid(N), so that the state decays within
+ * a rank. SATURATED: g is close to -5, the bound of the bounded gate. TURNS: per
+ * channel and token, g is either 0 or -5. SPREAD: g = -5 * sigmoid(N). */
 #include "judge.h"
 #include "base/bf16.h"
 #include "base/random.h"
@@ -261,8 +261,8 @@ enum source source_of(const struct kcp_stage *s)
 static const char drawn[] = " A_log dt_bias h0 dht weight bias x0 dxt drop active o0 "
                             "dot a b omega ";
 
-/* In cases with an even id, draws all other optional inputs of stages with several
- * ranks, so that a new optional field needs no code here. */
+/* In cases with an even id, draws the optional inputs that `drawn` lacks, for stages
+ * with several ranks, so that a new optional field needs no code here. */
 static void draw_more(struct tensor_set *b, const struct kcase *k,
                       const struct kcp_stage *s)
 {

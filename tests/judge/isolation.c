@@ -63,7 +63,7 @@ void image_free(void *p)
     shared.used = 0;
 }
 
-/* Limits a host variant's process to 4 GiB of memory more than it has at the start. */
+/* Allows a host variant's process at most 4 GiB more memory than at its start. */
 static void limit_memory(const struct kcp_variant *v)
 {
     long pages = 0;

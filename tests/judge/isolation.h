@@ -15,7 +15,7 @@
 
 struct kcp_device;
 
-/* A variant, its cases, and the process that runs them. */
+/* A variant, its cases, and the process that runs the variant on the cases. */
 struct isolated {
     const struct kcp_stage *stage;
     const struct kcp_variant *variant;
@@ -36,7 +36,7 @@ int  isolated_case(struct isolated *x, int index, enum kcp_storage judged,
                    struct verdict *out);
 /* Returns 5/3 of --limit, less the seconds of time-outs. If <= 0, no trial runs. */
 double isolated_seconds_left(const struct isolated *x);
-/* Ends the process. Returns 0, or 1 with `why` if its status is not 0. */
+/* Ends the process. Returns 0, or 1 with a text in `why` if its status is not 0. */
 int  isolated_end(struct isolated *x, char *why, size_t n);
 /* Runs bits_of_variant in this process, and its trials in the variant's process. */
 int  isolated_bits(struct isolated *x, int is_canonical, struct kcp_report *own);

@@ -48,11 +48,11 @@ struct kcase {
     int exact_beta;                     /* 1: a third of beta is 0, a third is 1 */
     int null_rows;                      /* 1: a seventh of the rows of q and k are 0 */
     int plain_rows;                     /* 1: row norms are 0.2 to 1.3 unless l2norm */
-    int big;                            /* 1: v and, with l2norm, q and k times 1e4 */
+    int big;                            /* 1: multiply v by 1e4; if l2norm also q, k */
     int no_states;                      /* pass NULL for optional states */
     int spread;                         /* enum kcp_spread or DEALT */
     int again;                          /* 1: run twice (first case of a kernel path) */
-    int with_x0, with_dxt;              /* 1: stage 14 has input x0, dxt */
+    int with_x0, with_dxt;              /* 1: stage 14 has this input */
 };
 extern const char *const regime_name[], *const model_name[], *const storage_name[];
 extern const char *const gate_name[], *const beta_name[];
@@ -72,7 +72,7 @@ struct kcase *cases_anchors(const struct kcp_stage *s, int wide, uint64_t seed,
 struct kcase *cases_tall(const struct kcp_stage *s, uint64_t seed, int ranks, int *n);
 /* A case's text (case_text.c) is words in any order; omitted words have usual values.
  * case_parse returns 0, or 1 with the wrong word or an error in `why`. cases_parse
- * reads cases separated by ';' and returns the number, or 0 with an error in `why`. */
+ * reads cases separated by ';' and returns how many, or 0 with an error in `why`. */
 void case_print(const struct kcase *k, char *buf, size_t n);
 int  case_parse(const char *text, struct kcase *k, char *why, size_t n);
 int  cases_parse(const char *text, struct kcase *k, int max, char *why, size_t n);
@@ -90,19 +90,19 @@ int  inputs_draw(struct tensor_set *b, const struct kcase *k, const struct kcp_s
 /* Returns a word of the case's text that has no effect in the stage, or NULL. */
 const char *inputs_ignore(const struct kcp_stage *s, const struct kcase *k);
 void tensor_set_round(struct tensor_set *b, enum kcp_storage storage);
-/* Returns RMS(a - b) / RMS(b) of n numbers, or the norm of a if b is 0. */
+/* Returns RMS(a - b) / RMS(b) of n numbers, or the norm of `a` if `b` is 0. */
 double rms_apart(const double *a, const double *b, int64_t n);
 /* Returns rms_apart of tensor `name` in the two sets, or NaN if the sizes differ. */
 double tensors_apart(const struct tensor_set *a, const struct tensor_set *b,
                      const char *name);
 /* Runs the references of stages 02 to 11 that precede `end` in pass `pass`. If `end` is
- * 17, runs those before 04; if 07 or 12, all. If the case's part is KCP_REVERSE, also
- * runs `end`, whose part KCP_LOCAL writes what KCP_REVERSE reads. */
+ * 17, runs stages before 04; if `end` is 07 or 12, runs all. If the case's part is
+ * KCP_REVERSE, also runs `end`, whose part KCP_LOCAL writes what KCP_REVERSE reads. */
 int  pipeline_chunks(struct tensor_set *b, const struct kcase *k,
                      const struct kcp_stage *end, enum kcp_pass pass);
 /* Like one more rounding, multiplies each number by a random factor within 1 +- 2^-9
  * (bf16) or 1 +- 2^-24 (fp32). Changes logits beta_raw so that beta changes by such a
- * factor: d beta / beta = (1 - sigmoid) d raw. */
+ * factor: d beta / beta = (1 - sigmoid(beta_raw)) * d beta_raw. */
 void tensor_disturb(struct tensor *t, const struct kcase *k, enum kcp_storage storage,
                     uint64_t *seed);
 /* Applies tensor_disturb to all outputs of a stage. */
@@ -136,10 +136,10 @@ double mean_logit(const struct kcase *k);
 /* Draw all inputs of chapters 15 and 16 (family.c). */
 void spike_draw(struct tensor_set *b, const struct kcase *k);
 void family_draw(struct tensor_set *b, const struct kcase *k);
-/* alive.c: returns the share of a state left at the last cut, or NaN if no sequence
- * crosses a cut. Runs the oracle of stage s, or the stage's reference, on the tokens
- * before the cut: the initial state has random entries 1 and -1, v is 0, and b has the
- * other inputs. */
+/* alive.c: returns the share of a state that remains at the last cut, or NaN if no
+ * sequence crosses a cut. Runs the oracle of stage s, or the stage's reference, on the
+ * tokens before the cut: the initial state has random entries 1 and -1, v is 0, and set
+ * `b` has the other inputs. */
 double alive_state(const struct tensor_set *b, const struct kcp_stage *s,
                    const struct kcase *k, const struct kcp_plan *p);
 
@@ -154,7 +154,7 @@ struct worst {
 };
 /* Natural sizes. rms_v is RMS(v), the size of states. Gradients of parameters are sums.
  * rms_dA is the RMS that dA_log would have if the terms of its sums had random signs,
- * and rms_sum is the same for gradients that are sums of dg_raw. */
+ * and rms_sum is this RMS of gradients that are sums of dg_raw. */
 struct natural_sizes { double rms_v, rms_sum, rms_dA; };
 /* One rank's slice of a tensor, computed (got) and expected (want). */
 struct slice {
@@ -277,14 +277,14 @@ struct kcp_variant reference_of(const struct kcp_stage *s);
 const struct kcp_variant *variant_load(const char *path, char *why, size_t n);
 
 /* ---- isolation.c: a variant in a separate process */
-extern int isolation_off;                     /* --here: all in this process */
+extern int isolation_off;                     /* --here: run all in this process */
 extern int isolation_limit;                   /* seconds per run; 0: no limit */
 
 /* ---- report.c */
 struct kcp_report {
     int pass, marginal, fail, na, skip, caught, survived, expectations;
     int quiet, selected;                      /* selected: 1 with --variant */
-    int stop;                                 /* --stop: no case after a failure */
+    int stop;                                 /* --stop: run no case after a failure */
     char first[256];                          /* the first failure, for Criterion */
     double lost;                              /* seconds of runs that timed out */
 };
@@ -311,7 +311,7 @@ struct kcp_check { const char *stage, *name, *what; int (*run)(struct kcp_report
     const struct kcp_check *const ident##_at = &ident;                                \
     const struct kcp_check ident
 /* Finds the checks of a stage (of all stages if NULL) and returns their number. If
- * `max` is 1, returns at most 1. If a larger `max` is too small, the program exits. */
+ * `max` is 1, returns at most 1. If `max` > 1 is too small, the program exits. */
 enum { MOST_CHECKS = 256 };
 int kcp_checks(const char *stage, const struct kcp_check **out, int max);
 /* Returns 1 if --variant and --device select the check. */
