@@ -19,8 +19,8 @@ static int is_adjacent(const struct kcp_plan *p, int r, int s)
 }
 
 /* Returns the tokens that rank r needs for segment s: the last `reach` tokens of the
- * sequence before s (backward: the first after s). The range is empty if s begins
- * (ends) the sequence, or if its previous (next) segment is next to s in the shard. */
+ * sequence before s (in backward the first `reach` tokens after s). The range is empty
+ * if s begins (ends) the sequence or adjoins the previous (next) segment of rank r. */
 static struct token_range rows_needed(const struct kcp_halo *h, int r, int s)
 {
     const struct kcp_plan *p = h->plan;
@@ -38,7 +38,7 @@ static struct token_range rows_needed(const struct kcp_halo *h, int r, int s)
     return (struct token_range){ g->end, far < end ? far : end };
 }
 
-/* A contiguous part of one rank's shard. `seg` is its last segment. */
+/* A contiguous part of one rank's shard. `seg` is the last segment of this part. */
 struct piece { int rank, seg; int64_t begin, end; };
 
 static struct piece piece_at(const struct kcp_plan *p, int j, struct token_range w)
@@ -79,7 +79,7 @@ static struct piece next_piece(const struct kcp_halo *h, struct piece x,
 }
 
 /* Returns how many rows backward may send from the run of adjacent segments that begins
- * with local segment s, or 0 if no run begins with s. */
+ * with local segment s, or 0 if no run begins with s or if s begins the sequence. */
 static int64_t edge_of(const struct kcp_halo *h, int r, int s)
 {
     const struct kcp_context *x = &h->plan->ctx[r];
@@ -105,8 +105,8 @@ int64_t kcp_halo_edge(const struct kcp_halo *h, int r, int s)
     return rows;
 }
 
-/* Returns the row of input x at which a piece begins. If h->edges is set, x has only
- * the first rows of each run of adjacent segments. */
+/* Returns the row of the input at which a piece begins. If h->edges is set, the input
+ * has only the first rows of each run of adjacent segments. */
 static int64_t row_of(const struct kcp_halo *h, const struct piece *piece)
 {
     const struct kcp_plan *p = h->plan;
@@ -184,7 +184,7 @@ static int move_all(const struct kcp_halo *h, int to, int r, const void *x, void
 }
 
 /* Exchanges all rows in one group of messages: sends to rank 0, 1, ..., then receives.
- * Sends and receives are in the order of the receiver's segments, so they match. */
+ * The sends and receives are in the order of the receiver's segments, so they match. */
 int kcp_halo_run(const struct kcp_halo *h, const void *x, void *halo)
 {
     if (!h || !h->plan || (h->plan->R > 1 && !h->comm) || h->reach < 0)
@@ -221,8 +221,8 @@ static int state_lacked(const struct kcp_halo *h, int r, int s)
     return again ? -1 : n;
 }
 
-/* Exchanges all states in one group of messages: first sends, then receives. Messages
- * are in the order of the receiver's segments. */
+/* Exchanges all states in one group of messages: a rank first sends, then receives.
+ * Messages are in the order of the receiver's segments. */
 int kcp_halo_states(const struct kcp_halo *h, void *states)
 {
     if (!h || !h->plan || (h->plan->R > 1 && !h->comm) || h->reach < 0)
@@ -235,7 +235,7 @@ int kcp_halo_states(const struct kcp_halo *h, void *states)
     const int opened = h->comm->group(h->comm, 1);
     int status = opened;
     for (int i = 1; i <= p->R; i++) {
-        const int to = (r + i) % p->R;                   /* this rank is the last */
+        const int to = (r + i) % p->R;                   /* r is the last `to` */
         for (int s = 0; s < p->ctx[to].NS && !status; s++) {
             const int n = state_lacked(h, to, s);
             char *rows = (char *)states + (n < 0 ? 0 : n * bytes);

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 /* Reads environment variable `name`, a whole number in [low,high]. If the variable is
- * not set or is empty, *out is unless_set. */
+ * not set or is empty, *out is `unless_set`. */
 static int read_number(const char *name, long low, long high, long unless_set,
                        long *out, char *why, size_t n)
 {
@@ -55,7 +55,7 @@ int kcp_timeout(double *seconds, char *why, size_t n)
     return err;
 }
 
-/* Hashes the boot id by FNV-1a. tests/cli/install.sh rejects fopen in the library. */
+/* Hashes the boot id (FNV-1a). Uses `open`: tests/cli/install.sh rejects `fopen`. */
 uint64_t comm_machine(void)
 {
     char id[80] = "";

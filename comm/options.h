@@ -12,7 +12,7 @@
  * other's GPU memory. On KCP_BAD, `why` names the invalid variable. */
 struct comm_options { double seconds; int windows; };
 int comm_options(struct comm_options *o, char *why, size_t n);
-/* Returns a number that identifies this machine until the next boot; 0 on failure. */
+/* Returns a number that identifies this machine until a reboot, or 0 on failure. */
 uint64_t comm_machine(void);
 double monotonic_seconds(void);
 

@@ -1,12 +1,12 @@
-/* mpi.c -- communicator over MPI: each rank is a process, messages are in host memory.
+/* mpi.c -- communicator over MPI: one process per rank, and messages in host memory.
  *
  * Book: chapter 20.  Checked by: tests/cli/mpi.sh.  Next: comm/backend/mpi_launch.c.
  *
- * A call posts sends and receives, and polls these requests until all complete. Between
- * polls the call also tests whether another rank has reported a failure, and whether
- * KCP_TIMEOUT_S seconds have passed. Inside a group, send and recv only post requests.
- * The end of the group waits for them. Except in create and free, a lock is held around
- * each MPI call. If a process dies, the launcher (mpirun, srun) ends all processes. */
+ * A call posts send and receive requests, and polls them until all are complete.
+ * Between polls the call also tests whether another rank has reported a failure, and
+ * whether KCP_TIMEOUT_S seconds have passed. In a group, `send` and `recv` only post;
+ * the group's end waits. Each MPI call holds a lock, except in kcp_mpi_over and
+ * mpi_free. If a process dies, the launcher (mpirun, srun) ends all processes. */
 #ifdef KCP_WITH_MPI
 #include <mpi.h>
 
@@ -48,7 +48,7 @@ static int fail_locked(struct mpi_rank *p, int rank, int status, const char *why
     p->note = (struct note){ rank, status, "" };
     snprintf(p->note.why, sizeof p->note.why, "%s", why);
     for (int r = 0; r < p->comm.R; r++) {
-        MPI_Request sent;              /* not waited for: mpi_free keeps p->note */
+        MPI_Request sent;              /* is not waited for; mpi_free keeps p->note */
         if (r != p->comm.r && !MPI_Isend(&p->note, sizeof p->note, MPI_BYTE, r, FAILED,
                                          p->at, &sent))
             MPI_Request_free(&sent);

@@ -1,4 +1,4 @@
-/* nccl.c -- communicator over NCCL with one GPU per rank: creation, failure, free.
+/* nccl.c -- communicator over NCCL with one GPU per rank: creation, failure and end.
  *
  * Book: chapter 20.  Checked by: bench/check_gpus.sh.
  * Next: comm/backend/nccl_start.c; nccl_calls.c, what a rank may call.
@@ -167,7 +167,7 @@ static int nccl_comm_lost(struct kcp_comm *c, int *rank, char *why, size_t n)
 static void nccl_comm_free(struct kcp_comm *c)
 {
     struct nccl_rank *w = (struct nccl_rank *)c;
-    if (c->window)                       /* other ranks may write until the barrier */
+    if (c->window)             /* other ranks may write the window until the barrier */
         nccl_windows_free(w, !w->failed && !c->barrier(c, NULL));
     w->stop = 1;
     for (int i = 0; i < 500 && w->watching && !w->watched; i++)
@@ -206,7 +206,7 @@ static int make_rank(struct nccl_rank **made, struct kcp_comm *host, char *why,
     nccl_calls(&w->comm);
     w->nccl = nccl;
     w->host = host;
-    w->number = host ? host->r : -1;          /* -1 until begin_rank sets number */
+    w->number = host ? host->r : -1;          /* -1 until begin_rank sets `number` */
     w->ours = 1;
     pthread_mutex_init(&w->lock, NULL);
     pthread_mutex_init(&w->recording, NULL);
@@ -266,7 +266,7 @@ static int id_over(struct nccl_rank *w, struct kcp_comm *host, ncclUniqueId *id)
 }
 
 /* Creates a communicator. Rank 0 sends the id over `host`, or through the file `path`
- * if `host` is NULL. On failure, also calls host->fail if there is a host. */
+ * if `host` is NULL. On failure, calls host->fail unless `host` is NULL. */
 static int meet(struct kcp_comm **comm, struct kcp_comm *host, const char *path, int R,
                 int r, char *why, size_t n)
 {

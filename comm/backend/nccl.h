@@ -35,7 +35,7 @@ struct nccl_rank {                          /* data of one rank; `comm` must be 
     const struct nccl *nccl;
     ncclComm_t at;                     /* NULL after an abort */
     struct kcp_comm *_Atomic host;     /* reports lost ranks; may be NULL */
-    int number;                        /* this rank's number as lost() reports it */
+    int number;                        /* this rank's number in reports of lost() */
     int ours, device, *token;          /* ours: this library made `at` */
     char *shown;                       /* R + 1 rows on the GPU, for show() */
     double seconds;
@@ -48,7 +48,7 @@ struct nccl_rank {                          /* data of one rank; `comm` must be 
     int rank;                          /* first failed rank, guarded by `recording` */
     char why[300];
     struct kcp_window window;          /* comm.window = &window, or NULL */
-    int *_Atomic kernels_end;          /* window.lost; NULL if no windows */
+    int *_Atomic kernels_end;          /* window.lost, or NULL without windows */
     char opened[KCP_WINDOW_RANKS];     /* [r] = 1: rank r is another process */
 };
 
@@ -56,8 +56,8 @@ struct nccl_rank {                          /* data of one rank; `comm` must be 
  * first polls `host` up to `when` times, 10 ms apart. If `host` reports no lost rank,
  * nccl_fail reports the failure to `host`, unless `when` is REPORT_NEVER. */
 enum reporting { REPORT_NEVER = 0, REPORT_NOW = 1, REPORT_LATER = 30 };
-enum { THIS_RANK = -1 };               /* nccl_fail's `rank`: this rank */
-/* Records and reports the first failure, aborts w->at if w->ours, returns KCP_COMM. */
+enum { THIS_RANK = -1 };               /* passed as `rank` to nccl_fail: this rank */
+/* Reports the first failure, aborts w->at if w->ours is 1, and returns KCP_COMM. */
 int nccl_fail(struct nccl_rank *w, int rank, int status, const char *why,
               enum reporting when);
 /* Waits until NCCL has accepted or rejected the NCCL call that returned `result`, or

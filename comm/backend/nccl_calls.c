@@ -94,7 +94,7 @@ static int nccl_group(struct kcp_comm *c, int begin)
         w->grouped = opened = 1;
     }
     if (!begin && was) {
-        w->grouped = 0;                    /* set before a call that may hang */
+        w->grouped = 0;                    /* cleared first: ncclGroupEnd may hang */
         result = w->nccl->ncclGroupEnd();
         if (w->failed && w->at && w->ours)
             w->nccl->ncclCommAbort(w->at);

@@ -1,4 +1,4 @@
-/* nccl_start.c -- loads libnccl, sends NCCL's id through a file, runs R ranks as
+/* nccl_start.c -- loads libnccl, sends NCCL's id through a file, and runs R ranks as
  * threads.
  *
  * Book: chapter 20.  Checked by: bench/check_gpus.sh.

@@ -3,11 +3,11 @@
  * Book: chapter 07.  Checked by: tests/07_merge/checks.c, failures injected.
  * Next: comm/form/exchange.c, written over these calls.
  *
- * The run fails if a rank calls fail(), if a body returns an error, if a rank waits for
- * a rank that has returned, if all remaining ranks wait for each other, or if the sizes
- * of a message or gather differ. Then each later send, receive, gather or barrier
- * returns KCP_COMM, and the run reports the rank and the reason. Sends copy their bytes
- * to the receiver's inbox and do not wait. Receives, gathers and barriers wait. */
+ * The run fails if a rank calls fail(), if `body` returns an error, if a rank waits for
+ * a rank that has returned, if all remaining ranks wait for each other, or if the ranks
+ * of a message or gather pass unequal sizes. Then each later send, receive, gather or
+ * barrier returns KCP_COMM, and the run reports the rank and the reason. A send never
+ * waits, because it copies its bytes to the receiver's inbox. */
 #include "kcp.h"
 
 #include "checked.h"
@@ -43,9 +43,9 @@ struct member {                          /* data of one rank; `comm` must be fir
 
 struct world {
     int R, inside;                       /* inside: number of ranks in the barrier */
-    int64_t round;                       /* barriers completed */
-    int showing;                         /* ranks still copying in a gather */
-    int64_t gathers;                     /* gathers completed */
+    int64_t round;                       /* number of completed barriers */
+    int showing;                         /* number of ranks that still copy a gather */
+    int64_t gathers;                     /* number of completed gathers */
     int failed, status, rank;
     char why[160];
     pthread_mutex_t lock;
@@ -153,10 +153,10 @@ static int threads_barrier(struct kcp_comm *c, struct CUstream_st *stream)
     return err;
 }
 
-/* Gathers the row `mine` of every rank into all [R][bytes]. `mine` may point into
- * `all`. Each rank publishes its row and copies the other rows. Then the rank waits
- * until all ranks have copied, because another rank may still read this rank's row. A
- * rank whose copy failed also waits. */
+/* Gathers the row `mine` of every rank into `all` [R][bytes]. `mine` may point into
+ * `all`. Each rank publishes its row and copies the other rows. Then each rank waits
+ * until all ranks have copied all rows, because another rank may still read the waiting
+ * rank's row. A rank whose copy failed also waits. */
 static int gather(struct member *m, const void *mine, void *all, size_t bytes,
                   kcp_copy *copy, struct CUstream_st *stream)
 {
@@ -259,7 +259,7 @@ static int threads_recv(struct kcp_comm *c, void *data, size_t bytes, int from,
     return err;
 }
 
-/* Groups need no work: sends do not wait. Returns KCP_OK even after a failure. */
+/* A group needs no work, because no send waits. Returns KCP_OK even after a failure. */
 static int threads_group(struct kcp_comm *c, int begin)
 {
     return KCP_OK;

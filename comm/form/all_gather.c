@@ -3,17 +3,17 @@
  *
  * Book: chapter 07.  Checked by: tests/07_merge/checks.c.  Next: comm/form/chain.c.
  *
- * One collective gathers the maps S -> M S + h. Time (symbols in chapter 07):
- * t_sum + a + (R-1)(B + B_M)/bw + (R-2) t_MS + t_main. Only this form keeps M of other
- * ranks (x->kept). With option reuse_M, backward reads this M and receives only h. */
+ * One collective gathers the maps S -> M S + h (S: state). Time (see chapter 07):
+ * t_sum + a + (R-1) * (B + B_M)/bw + (R-2) * t_MS + t_main. Only this form keeps M of
+ * other ranks (x->kept). With `reuse_M`, backward reads this M and receives only h. */
 #include "exchange.h"
 
-/* Layout of the gathered rows: one row per rank, P maps of `unit` bytes per row. If
+/* Layout of the gathered rows: one row per rank, with P maps of `unit` bytes. If
  * `leaving` is 1, a row has the maps that later ranks apply (forward). If `entered` is
  * 1, a row has the maps that earlier ranks apply (backward). In a contiguous classic
- * plan (L = 0), each rank sends one map per pass: the map of its last segment in
- * forward, the map of its first segment in backward. If a canonical plan (L > 0) keeps
- * maps in x->kept, both flags are 1 in forward, because backward needs M of all
+ * plan (plan->L = 0), each rank sends one map per pass: in forward the map of its last
+ * segment, and in backward the map of its first segment. If a canonical plan (L > 0)
+ * keeps maps in x->kept, both flags are 1 in forward, because backward needs M of all
  * segments of later ranks. */
 struct gather_layout { int entered, leaving, P; size_t unit; };
 
@@ -67,7 +67,7 @@ static char *gathered_map(const struct fold *f, const struct gather_layout *g,
     return (char *)all + ((size_t)s->rank * g->P + i) * g->unit;
 }
 
-/* Copies `width` columns of HV K rows between arrays with different pitches. */
+/* Copies `width` columns of HV * K rows between arrays with different pitches. */
 static int copy_columns(const struct fold *f, void *to, int to_ld, int to_at,
                         const void *from, int from_ld, int from_at, int width)
 {
@@ -78,8 +78,8 @@ static int copy_columns(const struct fold *f, void *to, int to_ld, int to_at,
                         (size_t)x->HV * x->K, x->stream);
 }
 
-/* Copies columns of the map of local segment s to this rank's row. Columns that no
- * other rank needs are not copied. */
+/* Copies the columns that other ranks need from the map of local segment s to this
+ * rank's row. */
 static int copy_to_row(const struct fold *f, const struct gather_layout *g, void *all,
                        int s)
 {
@@ -109,7 +109,7 @@ static int send_and_gather(const struct fold *f, const struct gather_layout *g,
 }
 
 /* Applies the map of segment s, which is on another rank, to the state of this rank's
- * segment at position p: S <- op(M) S + h. */
+ * segment at position p: S <- M S + h (in backward M^T S + h). */
 static int fold_step(const struct fold *f, const struct gather_layout *g, void *all,
                      char *tmp, const struct kcp_segment *s, int p)
 {
@@ -132,9 +132,9 @@ static int fold_step(const struct fold *f, const struct gather_layout *g, void *
 }
 
 /* Computes the state at the start of visit v, a run of adjacent segments on this rank.
- * `last` is the last position of this rank's previous visit of the sequence, or -1. If
- * `last` is -1, starts with h of the sequence's first segment in the pass's order.
- * Otherwise starts with the state at `last`. Then applies the maps before v. */
+ * `last` is the last position of this rank's previous visit of the sequence, or -1.
+ * Starts with the state at `last` or, if `last` is -1, with h of the sequence's first
+ * segment in the pass's order. Then applies the other maps up to v in this order. */
 //> fold_gathered
 static int fold_gathered(const struct fold *f, const struct gather_layout *g,
                          void *all, char *tmp, const struct visit *v, int last)
@@ -179,7 +179,7 @@ static int all_gather_run(const struct fold *f)
     return err;
 }
 
-/* Returns the size of x->work: the gathered rows and, with reuse_M, one map
+/* Returns the size of x->work: the gathered rows and, with `reuse_M`, one map
  * [received h | kept M]. */
 static size_t all_gather_work(const struct fold *f)
 {

@@ -6,9 +6,9 @@
  *
  * A visit is a run of adjacent segments of one sequence on one rank. If a visit has one
  * segment, a kernel waits until the previous rank has written a state into this rank's
- * window, applies the map, and writes the result into the next rank's window. In longer
- * visits, the first kernel waits and the last kernel writes. Visits at the start of a
- * sequence run first, so that ranks do not wait for each other in a cycle. */
+ * window, applies the map, and writes the result into the next rank's window. In a
+ * visit of several segments, the first kernel waits and the last kernel writes. A rank
+ * first runs the visits that start a sequence, so that ranks do not wait in a cycle. */
 #include "exchange.h"
 
 #include "core/window.h"

@@ -132,7 +132,7 @@ int fold_next_hop(const struct fold *f, int h)
     return next;
 }
 
-/* Computes S_p = op(M) S + h, where M, S and h are those of position p - 1. */
+/* Computes S_p = M S + h (in backward M^T S + h) with M, S and h of position p - 1. */
 //> fold_states
 int fold_states(const struct fold *f, int p0, int p1, int v0, int Vb)
 {
@@ -170,7 +170,7 @@ int kcp_form_in_order(enum kcp_form form)
     return form_is_known(form) && forms[form]->in_order;
 }
 
-/* Checks the sizes before any product of sizes, because a product can overflow. */
+/* Is called before any sizes are multiplied, because a product can overflow. */
 static int sizes_are_right(const struct kcp_exchange *x)
 {
     enum { MOST_SIZE = 32768 };

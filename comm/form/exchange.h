@@ -3,8 +3,8 @@
  * Book: chapter 07.  Checked by: tests/07_merge/checks.c.
  * Next: comm/form/exchange.c.
  *
- * Each segment has a map. Forward applies the maps S -> M S + h in token order.
- * Backward applies maps S -> M^T S + h in reverse order. Position p = 0..NS-1 counts a
+ * Each segment has a map of the state S. Forward applies S -> M S + h in token order.
+ * Backward applies S -> M^T S + h in reverse order. Position p = 0..NS-1 counts a
  * rank's segments in the order of the pass, so the same code serves both passes.
  *
  * A *visit* is a run of adjacent segments of one sequence on one rank. Each sequence
@@ -22,8 +22,8 @@
 struct fold {
     const struct kcp_exchange *x;
     const struct kcp_context *ctx;
-    int r, NS, wide;           /* wide: columns of a map: V + K (diagonal M: V + 1) */
-    size_t elem, map, state;   /* bytes of a number, a map, a state */
+    int r, NS, wide;           /* wide: columns of a map: V + K or (diagonal M) V + 1 */
+    size_t elem, map, state;   /* bytes of a number, of a map and of a state */
 };
 //< fold
 
@@ -54,13 +54,13 @@ struct visit { int p0, p1, enters, leaves, hops; };
 struct visit fold_visit(const struct fold *f, int p0);
 int fold_next_rank(const struct fold *f, const struct visit *v);
 int fold_previous_rank(const struct fold *f, const struct visit *v);
-/* Counts this rank's visits that send a state (leaving = 1) or receive one (0). */
+/* Counts this rank's visits that send (leaving = 1) or receive (leaving = 0) states. */
 int fold_crossings(const struct fold *f, int leaving);
 /* Returns the first hop (time step) after h in which this rank communicates, or -1. */
 int fold_next_hop(const struct fold *f, int h);
 
-/* Computes columns [v0,v0+Vb) of the states at positions p0+1..p1-1, each state from
- * that at the previous position. Skips positions at which a visit begins. */
+/* Computes columns [v0,v0+Vb) of the states at positions p0+1..p1-1, each from the
+ * state at the previous position. Skips positions at which a visit begins. */
 int fold_states(const struct fold *f, int p0, int p1, int v0, int Vb);
 /* Writes columns [v0,v0+Vb) of the state at the end of visit v to out [HV,K,Vb]. */
 int fold_last_state(const struct fold *f, const struct visit *v, int v0, int Vb,
@@ -83,7 +83,7 @@ struct form {
     /* Returns the bytes and messages that this rank must send. The test program
      * kcp-check compares these numbers with the counted traffic. */
     struct kcp_traffic (*formula)(const struct fold *f);
-    /* Bytes of x->kept, which backward reads with reuse_M. NULL: none. */
+    /* Bytes of x->kept, which backward reads with reuse_M. NULL: x->kept is unused. */
     size_t (*kept_bytes)(const struct fold *f);
     /* 1: the form applies maps in the order of the pass, so that canonical plans
      * (L > 0) give the same bits for every R. */
@@ -94,7 +94,7 @@ struct form {
 #define FORM_DECLARED(number, name) extern const struct form form_##name;
 KCP_FORM_LIST(FORM_DECLARED)
 #undef FORM_DECLARED
-/* chain_window.c: the form `chain` through windows, memory that other ranks write.
+/* chain_window.c: the form `chain` through windows (memory that other ranks write).
  * chain_window_fits returns the same value on every rank. */
 int chain_window_fits(const struct fold *f);
 int chain_window_run(const struct fold *f);

@@ -7,7 +7,7 @@
  * chain.c. A visit is a run of adjacent segments of one sequence on one rank. Visit
  * number h of a sequence sends block i in time step h + i. In one time step the sends
  * and receives of a rank are one group. With b blocks, the time (symbols in chapter 07)
- * is at most t_sum + (R+b-2)(a + B/(b bw) + t_MS/b) + t_main. */
+ * is at most t_sum + (R+b-2) * (a + B/(b * bw) + t_MS/b) + t_main. */
 #include "exchange.h"
 
 enum { BLOCKS = 4 };          /* default number of blocks */
@@ -31,7 +31,7 @@ static size_t block_offset(const struct fold *f, int v)
 }
 
 /* Returns the block that a visit sends in time step t, or -1. The visit receives block
- * b in time step v->hops + b - 1 and sends b one step later. */
+ * b in time step v->hops + b - 1 and sends block b one step later. */
 static int block_out(const struct fold *f, const struct visit *v, int t)
 {
     const int b = t - v->hops;

@@ -1,9 +1,9 @@
-/* scan.c -- a parallel prefix scan of maps: log2 R steps instead of R - 1.
+/* scan.c -- a parallel prefix scan of the maps of R ranks in log2 R steps, not R - 1.
  *
  * Book: chapter 07.  Checked by: tests/07_merge/checks.c.  Next: ref/08_forward.c.
  *
- * A visit is a run of adjacent segments of one sequence on one rank. f_m is the map of
- * visit m = 0, 1, ... of a sequence, in the order of the pass. Before the step with
+ * A visit is a run of adjacent segments of one sequence on one rank. The map of visit
+ * m = 0, 1, ... (in the order of the pass) is f_m: S -> M S + h. Before the step with
  * distance d = 1, 2, 4, ... visit m holds two maps (f_i with i < 0 is omitted):
  *   W = f_m     after ... after f_(m-d+1)   composes d maps; f_m is applied last
  *   X = f_(m-1) after ... after f_(m-d+1)   composes d-1 maps, without f_m.
@@ -13,8 +13,8 @@
  * visit m. X omits f_m (an exclusive scan), so the results need not be moved to the
  * next visit. Each visit of a rank has a separate W and X.
  *
- * Time with l = log2 R rounded up (symbols in chapter 07): t_sum + l (a + (B + B_M)/bw)
- * + 2 (l - 1) t_MM + t_main. */
+ * Time with l = log2 R rounded up (symbols in chapter 07): t_sum + l * (a +
+ * (B + B_M)/bw) + 2 * (l - 1) * t_MM + t_main. */
 #include "exchange.h"
 
 #include <stdlib.h>
@@ -28,7 +28,7 @@ struct scanning {
 };
 
 /* Returns a segment of the visit that is d visits after v in the order of the pass
- * (after = 0: d visits before v). */
+ * (d visits before v if `after` is 0). */
 static const struct kcp_segment *visit_at(const struct fold *f, const struct visit *v,
                                           int d, int after)
 {
@@ -41,8 +41,8 @@ static const struct kcp_segment *visit_at(const struct fold *f, const struct vis
     return s;
 }
 
-/* Writes the map "*b after a" to the buffer that *b does not use. Then points *b to the
- * result. */
+/* Composes map `a` (applied first) with map `*b` in the buffer that `*b` does not use.
+ * Then points `*b` to the result. */
 static int compose_after(const struct fold *f, char **b, const char *a, int a_first,
                  char *const buffer[2])
 {
@@ -121,7 +121,7 @@ static int pass_on(const struct fold *f, struct scanning *list, int n, int d)
     return err;
 }
 
-/* Composes maps W and X of visit m with Y. Visit m-d sent Y, which is its map W. */
+/* Composes maps W and X of visit m with Y. Visit m-d sent Y, its own map W. */
 static int take_in(const struct fold *f, struct scanning *u, int d)
 {
     const struct kcp_exchange *x = f->x;
