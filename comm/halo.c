@@ -203,10 +203,10 @@ int kcp_halo_run(const struct kcp_halo *h, const void *x, void *halo)
 }
 
 /* Returns the sequence whose state rank r must receive for local segment s, or -1. Rank
- * r receives only states of other ranks. In forward, s must be r's first segment of the
- * sequence and begin less than `reach` tokens after the sequence's start. In backward,
- * s must be r's last segment of the sequence and end less than `reach` tokens before
- * the sequence's end. */
+ * r receives only states of other ranks. In forward, it needs one if s is its first
+ * segment of the sequence and begins less than `reach` tokens after the sequence's
+ * start. In backward, it needs one if s is its last segment of the sequence and ends
+ * less than `reach` tokens before the sequence's end. */
 static int state_lacked(const struct kcp_halo *h, int r, int s)
 {
     const struct kcp_plan *p = h->plan;

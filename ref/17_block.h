@@ -4,7 +4,7 @@
  *
  * As in 17_warp.h, numbers are double, but have the positions of bf16 numbers. When a
  * copy is issued, its destination is filled with NaN. The numbers arrive later, when
- * block_carry_out runs. Code that reads or refills a buffer too early gets NaN. */
+ * block_carry_out runs. So NaN is read from a buffer that is read or refilled early. */
 #ifndef KCP_17_BLOCK_H
 #define KCP_17_BLOCK_H
 

@@ -93,8 +93,8 @@ typedef int kcp_copy(void *to, const void *from, size_t bytes, struct CUstream_s
 int kcp_threads_run_on(int R, int (*body)(struct kcp_comm *, void *arg), void *arg,
                        char *why, size_t n, kcp_copy *copy);
 
-/* Sets *seconds to the time after which a call without progress fails: the value of
- * the environment variable KCP_TIMEOUT_S, or 60. If the value of KCP_TIMEOUT_S or
+/* Sets *seconds to the time after which a waiting call fails: the value of the
+ * environment variable KCP_TIMEOUT_S, or 60. If the value of KCP_TIMEOUT_S or
  * KCP_WINDOWS is wrong, returns KCP_BAD and names the variable in `why`. */
 int kcp_timeout(double *seconds, char *why, size_t n);
 

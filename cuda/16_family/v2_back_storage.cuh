@@ -7,8 +7,9 @@
 #include "v2_form.cuh"
 
 // Gradients of the scores of a pair of rows e and j in a block of 16 rows. The scores
-// contain the decay exp2(G_e - G_j). qk and qb are scores of q of row e. ab and ak are
-// scores of the vector with which token e (DPLR: token e + 1) reads the state.
+// contain the decay exp2(G_e - G_j). `qk` and `qb` are for scores of row e's q with row
+// j's k and b. `ak` and `ab` are for scores of the vector with which token e (DPLR:
+// token e + 1) reads the state, also with row j's k and b.
 template <int m>
 struct near {
     bf16 qk, qb, ab, ak;

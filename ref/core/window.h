@@ -64,7 +64,7 @@ KCP_ANYWHERE uint32_t *kcp_window_count(const struct kcp_window *w, int of,
     return (uint32_t *)w->at[of] + ((size_t)what * w->R + other) * w->blocks + b;
 }
 
-/* Returns piece b, which rank number `from` fills, of the window of rank `of`. */
+/* Returns piece b of rank `of`'s window, the part that rank number `from` fills. */
 KCP_ANYWHERE float *kcp_window_piece(const struct kcp_window *w, int of, int from,
                                      int b, uint32_t place)
 {

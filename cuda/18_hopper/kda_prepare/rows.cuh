@@ -7,15 +7,15 @@
 #include "cuda/18_hopper/chunk_prepare.cuh"
 
 // 64 channels of a chunk in shared memory. TMA writes rows of q, k and the gate as
-// swizzle128 tiles. The operands of the scores (the products of rows) then overwrite
+// swizzle128 tiles. Then operands of the scores, which are products of rows, overwrite
 // these rows. `q` and `k` become q F and k F. F is exp2(G), and G is the sum of log2
 // decays from the start of the row's subchunk (16 rows). `g` becomes k / F, for pairs
 // within a subchunk. `ahead1`, `ahead2` and `ahead3` hold k decayed to the start of the
 // first, second and third subchunk after the row's subchunk.
 //
-// Once the scores are computed, the operands for A = (1 + L)^-1 overwrite ahead1 to
-// ahead3: half[0] has L (scores of k times beta), and half[1] has the inverted diagonal
-// blocks, as fragments (A) and in fp32 (block16).
+// Once the scores are computed, operands of the inverse (1 + L)^-1 overwrite ahead1 to
+// ahead3. In kda_prepare_storage, `half[0].L` is L (scores of k times beta). `half[1]`
+// has the inverted diagonal blocks, as fragments in `A` and as fp32 in `block16`.
 struct channel_half {
     unsigned char q[TILE_BYTES], k[TILE_BYTES], g[TILE_BYTES];
     union {
