@@ -252,8 +252,9 @@ def visible():
     """Fills the cell of an errata row and a case if the judge rejects the row's mutant.
     The command for row 7 on four ranks: kcp-check --stage 08 --variant
     mutant_decay_first --case 'live kda H=1 HV=1 K=16 V=12 C=16 l2norm beta=sigmoid h0
-    R=4 lengths=64'. The other cases change R or lengths. Rows 8, 17, 18 and 19: mutant_dS_decayed,
-    mutant_in_order, mutant_own_M and mutant_outward of stage 13, in cases with dht."""
+    R=4 lengths=64'. Other cases change R or lengths. Rows 8, 17, 18 and 19:
+    mutant_dS_decayed, mutant_in_order, mutant_own_M and mutant_outward of stage 13, in
+    cases with dht."""
     rows = 7, 8, 17, 18, 19
     for e, row in enumerate(rows):
         text(310 + 80 * e, 24, "row %d" % row, "middle")

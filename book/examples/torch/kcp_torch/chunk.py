@@ -226,7 +226,7 @@ def checked(options, q, k, v, g, beta, A_log, dt_bias, h0, N):
     if o.gate and dt_bias is not None:
         parameter("dt_bias", dt_bias, (HV,) if o.gdn else (HV, K), q)
     if o.lower_bound is not None and not o.lower_bound < 0:
-        raise ValueError(f"lower_bound: found {o.lower_bound}, expected less than 0")
+        raise ValueError(f"lower_bound: found {o.lower_bound}, expected below 0")
     if h0 is not None:
         floating("initial_state", h0, (N, HV) + ((V, K) if o.turned else (K, V)), q)
 
