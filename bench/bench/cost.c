@@ -1,7 +1,8 @@
 /* cost.c -- lower bounds for the bytes and operations of a stage.
  *
  * Book: chapter 18, "The idea: three floors".
- * Checked by: tests/18_hopper/checks.c, which counts stage 08.  Next: inputs.cu. */
+ * Checked by: tests/18_hopper/checks.c, which counts stage 08's
+ * operations.  Next: inputs.cu. */
 #include "bench.h"
 #include <string.h>
 

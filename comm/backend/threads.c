@@ -44,7 +44,7 @@ struct member {                          /* data of one rank; `comm` must be fir
 struct world {
     int R, inside;                       /* inside: number of ranks in the barrier */
     int64_t round;                       /* number of completed barriers */
-    int showing;                         /* number of ranks that still copy a gather */
+    int showing;                         /* ranks that still copy gathered data */
     int64_t gathers;                     /* number of completed gathers */
     int failed, status, rank;
     char why[160];

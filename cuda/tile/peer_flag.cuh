@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 // st.release.sys: sets the flag. A thread on any GPU that reads the new value by
-// peer_flag_read also sees all writes that this thread made or saw before the call.
+// peer_flag_read also sees all writes that the calling thread made or saw before.
 static __device__ __forceinline__ void peer_flag_raise(uint32_t *flag, uint32_t to)
 {
     jitter();

@@ -2,7 +2,7 @@
  *
  * Book: chapter 12, "What each mode keeps". Checked by: the judge. Next:
  * tests/13_backward/strips.c. Variant twin_modes is correct. It reads A and Aqk from
- * the block and, in mode save-all, h and v_new. It recomputes q and k, which only mode
+ * the block and, in mode save-all, h and v_new. It always recomputes q and k, as mode
  * light requires. Mutants read another chunk or head, or omit dt_bias or l2norm. */
 #include "wrong.h"
 

@@ -373,8 +373,8 @@ static __device__ __forceinline__ void scan_consumer_warpgroup(
 // Ownership: a block computes 64 WGS columns of one head's state. Each consumer
 // warpgroup computes 64 of these columns, and each producer warp fills one pipeline.
 // Barriers. `full`: the stage's bytes have arrived. `empty`: every consumer has read
-// these bytes. `v_empty`: o has been copied from the stage of v. `o_ready`: all four
-// warps have staged their columns of o.
+// these bytes. `v_empty`: o has been copied from the stage of v. `o_ready`: the
+// four warps of a consumer warpgroup have staged their columns of o.
 template <int K, int WGS, int kda, int blocks>
 static __global__ __launch_bounds__(128 * WGS + 128, 1) void scan_kernel(
     const __grid_constant__ struct forward_params x,
