@@ -8,7 +8,7 @@ Next: others.py, whose adapters it uses.
 Writes one row per kernel, stage and regime to OUT, e.g. field.tsv. A row with PASS or FAIL
 has the worst output, its error and limit, and the options that repeat the case. A row with
 n/a or error has the reason. n/a: the kernel or its documentation rejects the case, the kernel
-cannot be imported, or the time is over. Kernels are called as their documentation says, with
+cannot be imported, or the time is over. Kernels are called as their documentation requires, with
 inputs and outputs in bf16. No kernel is timed, so all kernels run concurrently.
 """
 import csv

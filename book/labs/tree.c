@@ -3,7 +3,7 @@
  * Book: labs/STAFF.md.  Used by: make grade LAB=15_blelloch.  Next: warp.c.
  * One variant of stage 15 runs the whole program with the tree in each tile. Two others
  * run the tree on names instead of maps: one counts all products, the other counts the
- * products in series. A name stands for a state or for the map of leaves lo to hi - 1.
+ * products in series. A name denotes a state or the map of leaves lo to hi - 1.
  * Two maps may be composed only if the second's leaves follow those of the first. A map
  * may be applied only to the state before its first leaf.
  */

@@ -48,7 +48,7 @@ static void *alloc_new(size_t n)
 {
     void *p = NULL;
     if (cudaMalloc(&p, n ? n : 1) == cudaSuccess) return p;
-    cudaGetLastError();                 /* clears the error; the caller sees NULL */
+    cudaGetLastError();                 /* clears the error; the caller gets NULL */
     return NULL;
 }
 

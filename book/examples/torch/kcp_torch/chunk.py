@@ -269,7 +269,7 @@ def _site(all_, where, inputs, split):
 
 
 def _kind(all_, where, inputs):
-    """Returns a call's key in the cache. The key says which optional tensors are None,
+    """Returns a call's key in the cache. The key records which optional tensors are None,
     because the class Alike compares tensors by position."""
     return all_, where, inputs[5] is None, inputs[6] is None, inputs[7] is None
 

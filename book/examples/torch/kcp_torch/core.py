@@ -257,7 +257,7 @@ class Prepared:
                            C.c_void_p(comm.address if comm else None))
         if local and pass_ != "forward":      # sums gradients over this rank's tokens
             put("kcp_call", view, part=value("KCP_SUM_LOCAL"))
-        # Sizes depend only on which addresses are NULL, so 64 stands for any address.
+        # Sizes depend only on which addresses are NULL, so 64 replaces any address.
         for n in names:
             C.c_void_p.from_buffer(args, at[n]).value = 64
         self.saved_bytes = 0
