@@ -135,7 +135,7 @@ check: said $B/kcp-check
 
 .PHONY: check-gpus
 check-gpus: said $B/kcp-check
-	@LIMIT=$(LIMIT) sh bench/check_gpus.sh $B
+	@LIMIT=$(LIMIT) python3 bench/check_gpus.py $B
 
 # The sub-makes run after setup, to find what it installed. JOBS= sets how many jobs
 # compile (default 2) and run (default 3, because scripts also wait) at once. The longest

@@ -1,10 +1,10 @@
 #!/bin/sh
-# gpu_ranks.sh -- times whole layers on 1, 2 and all GPUs, after check_gpus.sh.
+# gpu_ranks.sh -- times whole layers on 1, 2 and all GPUs, after check_gpus.py.
 #
 # Book: chapter 20.  Checked by: records.py, which keeps no row without a verdict.
 # Next: peers/fla_ops.py.
 #
-#   OUT=DIR sh bench/check_gpus.sh [BUILD]; OUT=DIR sh bench/gpu_ranks.sh [BUILD]
+#   OUT=DIR python3 bench/check_gpus.py [BUILD]; OUT=DIR sh bench/gpu_ranks.sh [BUILD]
 #   python3 bench/records.py add DIR NAME COMMIT
 #
 # For each number of tokens in TOKENS and each exchange algorithm, times a forward that saves
@@ -18,7 +18,7 @@ log() { echo "gpu_ranks.sh: $* ($(left) s left)"; }
 all=$(nvidia-smi -L 2>/dev/null | wc -l)
 [ "$all" -ge 2 ] || { echo "gpu_ranks.sh: found $all GPUs, expected 2 or more"; exit 1; }
 [ -s "$OUT/judge.txt" ] || {
-    echo "gpu_ranks.sh: $OUT/judge.txt not found: run check_gpus.sh first"; exit 1; }
+    echo "gpu_ranks.sh: $OUT/judge.txt not found: run check_gpus.py first"; exit 1; }
 . "$here/nccl_home.sh"
 ours() {             # ours FILE OPTION...: kcp-bench with these options writes FILE.tsv
     f=$1; shift

@@ -1,7 +1,7 @@
 # nccl_home.sh -- adds the NCCL and CUDA libraries of Python packages to LD_LIBRARY_PATH.
 #
-# Book: chapter 20.  Checked by: check_gpus.sh, which reads this file with `.`.
-# Next: check_gpus.sh.
+# Book: chapter 20.  Checked by: check_gpus.py, which sources this file.
+# Next: check_gpus.py.
 for home in $(python3 -c '
 import sysconfig, os
 for k in ("purelib", "platlib"):

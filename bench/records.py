@@ -184,7 +184,10 @@ def add(folder, name, commit):
         stop(folder + ": no rows; it needs judge.txt or a table")
     stamp = dict(zip(("machine", "driver", "date"), machine), commit=commit)
     to = ROOT + "/bench/results/%s.tsv" % name
-    rows = (read_tsv(to) if os.path.exists(to) else []) + [{**r, **stamp} for r in new]
+    rows = read_tsv(to) if os.path.exists(to) else []
+    # A row of nccl.tsv says itself when, where and with which commit the job ran.
+    rows += [{**stamp, **{c: v for c, v in r.items() if v}} if r["kind"] == "run" else
+             {**r, **stamp} for r in new]
     columns = ["kind", "machine", "driver", "date", "commit", "nvcc", "case", "path"]
     columns += [c for c in dict.fromkeys(c for r in rows for c in r) if c not in columns]
     columns = [c for c in columns if c == "path" or any(r.get(c) for r in rows)]

@@ -1,6 +1,6 @@
 /* nccl.c -- communicator over NCCL with one GPU per rank: creation, failure and end.
  *
- * Book: chapter 20.  Checked by: bench/check_gpus.sh.
+ * Book: chapter 20.  Checked by: bench/check_gpus.py.
  * Next: comm/backend/nccl_start.c; nccl_calls.c, what a rank may call.
  *
  * NCCL's unique id is sent through a file or over `host`, a communicator that needs no

@@ -1,6 +1,6 @@
 /* nccl_calls.c -- send, recv, all_gather, group and barrier over NCCL, with a timeout.
  *
- * Book: chapter 20.  Checked by: bench/check_gpus.sh, through every form.
+ * Book: chapter 20.  Checked by: bench/check_gpus.py, through every form.
  * Next: ref/08_forward.c, a rank's program.
  *
  * A communicator that this library made is non-blocking: a call returns at once, and

@@ -1,6 +1,6 @@
 /* nccl_windows.c -- windows: GPU memory that kernels of other ranks can write.
  *
- * Book: chapter 20, "Code: kernels".  Checked by: bench/check_gpus.sh.
+ * Book: chapter 20, "Code: kernels".  Checked by: bench/check_gpus.py.
  * Next: comm/form/chain_window.c, which uses this memory.
  *
  * Ranks exchange the addresses of their windows. Threads of one process exchange
