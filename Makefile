@@ -21,7 +21,7 @@
 
 CC      ?= gcc
 B       ?= build
-WARN    := -Wall -Wextra -Werror -Wno-unused-parameter
+WARN    := -Wall -Wextra -Werror -Wno-unused-parameter -Wno-missing-field-initializers
 CFLAGS  := -std=c11 -D_POSIX_C_SOURCE=200809L -O3 -g -fPIC -fvisibility=hidden -ffp-contract=off $(WARN) \
            -Iref -I. $(EXTRA)
 LDFLAGS := -rdynamic $(EXTRA)

@@ -44,9 +44,10 @@ struct kcp_member {
     enum kcp_member_kind kind;
     int same, least, most;
 };
-enum { KCP_MOST_MEMBERS = 34 };
+enum { KCP_MOST_MEMBERS = 36 };
 extern const struct kcp_member kcp_members[];
 extern const int kcp_nmembers;
+const char *kcp_type_name(enum kcp_type type);         /* "f32" */
 /* Returns 1 if call c reads or writes the field. */
 int field_used(const struct kcp_field *f, const struct kcp_call *c);
 /* Returns 1 if `list` (may be NULL) contains `word`. `between` has the separators. */

@@ -29,7 +29,7 @@ enum kcp_status {
     KCP_MISMATCH,    /* the saved block or another rank's call does not match */
 };
 
-/* Returns the version of the loaded library, e.g. "2.0.0", which may differ from the
+/* Returns the version of the loaded library, e.g. "3.0.0", which may differ from the
  * version of the header. */
 const char *kcp_version(void);
 
@@ -60,6 +60,7 @@ enum kcp_beta_form { KCP_BETA_RAW, KCP_BETA_SIGMOID, KCP_BETA_SIGMOID2 };
 enum kcp_act   { KCP_ACT_NONE, KCP_ACT_SILU };
 enum kcp_save  { KCP_RECOMPUTE, KCP_SAVE_ALL, KCP_SAVE_LIGHT };    /* chapter 12 */
 enum kcp_layout { KCP_KV, KCP_VK };          /* of the caller's states h0 .. dht */
+enum kcp_type  { KCP_AS_Q, KCP_TYPE_F64, KCP_TYPE_F32, KCP_TYPE_BF16, KCP_TYPE_F16 };
 enum kcp_walk  { KCP_AUTO, KCP_SEQUENTIAL, KCP_BLELLOCH };     /* stages/call.def */
 
 /* Bits of kcp_call.part. KCP_LOCAL and KCP_REVERSE select the parts of stage 09. With
@@ -75,12 +76,13 @@ enum { KCP_LOCAL = 1, KCP_REVERSE = 2, KCP_SUM_LOCAL = 4 };
  *          other models
  *   shape  names of sizes (chapter 00), separated by blanks; also "NS+1", "V+K"
  *   store  ACTV: the variant's storage; ACC: fp32, or double in a double variant;
- *          MAP: as ACC, with h_ext in columns [0,V) and M in [V,V+K); I32, I64
+ *          MAP: as ACC, with h_ext in columns [0,V) and M in [V,V+K); I32, I64;
+ *          G, BETA: the call's g_type and beta_type, or double in a double variant
  * A variant must not change inputs, nor output elements that the reference does not
  * write. */
 enum kcp_io    { KCP_IN, KCP_OUT, KCP_BIN, KCP_BOUT, KCP_FOUT };
 enum kcp_when  { KCP_ALWAYS, KCP_MAYBE, KCP_ONLY_KDA, KCP_ONLY_GDN };
-enum kcp_store { KCP_ACTV, KCP_ACC, KCP_MAP, KCP_I32, KCP_I64 };
+enum kcp_store { KCP_ACTV, KCP_ACC, KCP_MAP, KCP_I32, KCP_I64, KCP_G, KCP_BETA };
 
 struct kcp_field {
     const char *name, *shape;
@@ -215,6 +217,7 @@ struct kcp_saved {
     uint64_t bytes;                    /* of the whole block */
     struct kcp_saved_item item[20];
     int32_t format, format_version;    /* ref/core/saved.def */
+    int32_t g_type, beta_type;         /* enum kcp_type, never KCP_AS_Q */
 };
 size_t kcp_saved_bytes(const struct kcp_forward *a);         /* the reference's */
 int    kcp_saved_states(const struct kcp_call *a);           /* rows of h_kept */
@@ -245,6 +248,13 @@ extern const struct kcp_stage kcp_stages[];
 extern const int kcp_nstages;
 
 enum kcp_storage { KCP_F64, KCP_F32, KCP_BF16 };
+/* Returns the type of an element of a field that is stored as `store`, in call c of a
+ * variant of this storage, and the bytes of an element. The type of integers is
+ * KCP_AS_Q. If c is NULL, kcp_type_of returns KCP_AS_Q and kcp_bytes_of 0. */
+enum kcp_type kcp_type_of(const struct kcp_call *c, enum kcp_store store,
+                          enum kcp_storage storage);
+size_t kcp_bytes_of(const struct kcp_call *c, enum kcp_store store,
+                    enum kcp_storage storage);
 enum kcp_where { KCP_HOST, KCP_DEVICE };
 
 /* Verifies a call without running the stage: sizes, options, missing arrays, plan and
@@ -263,6 +273,9 @@ struct kcp_variant {
     const char *shapes;              /* supported shapes, for messages */
     int (*run)(void *args);          /* args: the stage's args struct */
     size_t (*work)(const void *args);/* bytes of args->work; NULL: none */
+    int types;                       /* 1: run() supports every g_type and beta_type;
+                                        0: g_raw and beta_raw must have q_raw's type.
+                                        For kernels in the table of paths, see there */
 };
 
 /* A variant, and a function that checks the call (checked.c) and runs the variant. */

@@ -18,6 +18,8 @@
 #define KCP_CONST_KCP_FOUT
 #define KCP_TYPE_KCP_ACTV  void
 #define KCP_TYPE_KCP_ACC   void
+#define KCP_TYPE_KCP_G     void
+#define KCP_TYPE_KCP_BETA  void
 #define KCP_TYPE_KCP_MAP   void
 #define KCP_TYPE_KCP_I32   int32_t
 #define KCP_TYPE_KCP_I64   int64_t

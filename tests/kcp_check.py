@@ -88,15 +88,18 @@ def as_torch(case, o):
     """Converts arrays to tensors. With bf16, states and parameters are float32."""
     import torch
     kind = {"f64": torch.float64, "f32": torch.float32, "bf16": torch.bfloat16}
-    kind = {"ACTV": kind[o.storage],
-            "ACC": torch.float64 if o.storage == "f64" else torch.float32}
+    acc = torch.float64 if o.storage == "f64" else torch.float32
+    types = (kind[o.storage], torch.float64, torch.float32, torch.bfloat16,
+             torch.float16) if o.storage != "f64" else (torch.float64,) * 5
+    kind = {"KCP_ACTV": types[0], "KCP_G": types[case.g_type],
+            "KCP_BETA": types[case.beta_type]}
     for name in list(case.fields) + ["cu_seqlens"]:
         x = getattr(case, name)
         if x is not None:
             x = torch.from_numpy(np.ascontiguousarray(x))
             if x.dtype.is_floating_point:
                 store = case.fields[name][2] if name in case.fields else ""
-                x = x.to(o.device, kind["ACTV" if store == "KCP_ACTV" else "ACC"])
+                x = x.to(o.device, kind.get(store, acc))
             setattr(case, name, x)
 
 

@@ -29,7 +29,7 @@ double cost_bytes(const struct kcp_stage *s, const struct kcp_call *c,
         const int nd = shape_dims(c, f->shape, dim);
         for (int d = 0; d < nd; d++) n *= (double)dim[d];
         if (!strcmp(f->name, "G")) n *= rows_of_G(s, c);
-        bytes += n * (double)store_bytes(f->store, as);
+        bytes += n * (double)kcp_bytes_of(c, f->store, as);
     }
     return bytes;
 }

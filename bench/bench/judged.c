@@ -74,7 +74,7 @@ static void *copy_from_gpu(const struct kcp_stage *st, const struct kcp_field *f
 {
     const struct kcp_call *c = (const struct kcp_call *)(const void *)args;
     const struct axes a = axes_of(st, f, c);
-    const size_t w = store_bytes(f->store, as), row = (size_t)a.inner * w;
+    const size_t w = kcp_bytes_of(c, f->store, as), row = (size_t)a.inner * w;
     const size_t n = a.heads ? (size_t)(t->n * a.per) : 1;
     const size_t width = n * row, pitch = a.heads ? (size_t)a.heads * row : row;
     const char *from = pointer_of(args, f);
@@ -89,7 +89,7 @@ static void *copy_from_gpu(const struct kcp_stage *st, const struct kcp_field *f
     if (!raw || f->store == KCP_I32 || f->store == KCP_I64) return raw;
     const int64_t all = (int64_t)n * a.inner * a.outer;
     double *x = malloc(8 * (size_t)all + 8);
-    if (x) decode(x, raw, all, w);
+    if (x) decode(x, raw, all, kcp_type_of(c, f->store, as));
     free(raw);
     return x;
 }
@@ -287,7 +287,7 @@ static int run_once_more(const struct kcp_stage *st, const struct kcp_variant *v
         const int64_t n = a.outer * a.inner * (a.heads ? a.heads : 1);
         void *p = pointer_of(args, f);
         if (!field_used(f, c) || field_in(f) || !p) continue;
-        const size_t bytes = (size_t)n * store_bytes(f->store, v->storage);
+        const size_t bytes = (size_t)n * kcp_bytes_of(c, f->store, v->storage);
         if (cudaMemset(p, 0xff, bytes)) return KCP_CUDA;
         if (!first) first = p;
         if (first == p) first_bytes = bytes;

@@ -85,7 +85,7 @@ char *args_of(struct runner *x, const struct kcp_stage *st, const struct kcp_cal
         void *p = device_find(s, shared_as);
         const int nd = shape_dims(c, f->shape, dim);
         for (int d = 0; d < nd; d++) n *= dim[d];
-        const size_t bytes = (size_t)n * store_bytes(f->store, as);
+        const size_t bytes = (size_t)n * kcp_bytes_of(c, f->store, as);
         if (!p) shared_as = f->name;
         if (!field_in(f)) p = device_add(s, shared_as, bytes);
         const char *wrong = p ? NULL : field_in(f) ? "is missing" : "was not allocated";

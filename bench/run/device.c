@@ -55,6 +55,7 @@ struct device_array {
     void *at;
     int64_t n;
     size_t width;
+    enum kcp_type type;
 };
 
 /* Returns 1 if this rank, not another, writes the state of sequence n in field f. */
@@ -69,7 +70,8 @@ static int upload(const struct run *run, const struct kcp_call *c,
                   struct device_array *x)
 {
     const int whole = x->f->store == KCP_I32 || x->f->store == KCP_I64;
-    x->width = store_bytes(x->f->store, run->layer.storage);
+    x->width = kcp_bytes_of(c, x->f->store, run->layer.storage);
+    x->type = kcp_type_of(c, x->f->store, run->layer.storage);
     x->n = kcp_field_numbers(c, x->f);
     const size_t bytes = (size_t)x->n * x->width;
     char *coded = malloc(bytes + 8);
@@ -80,7 +82,7 @@ static int upload(const struct run *run, const struct kcp_call *c,
     else if (!status && whole)
         memcpy(coded, x->host, bytes);
     else if (!status)
-        encode(coded, x->host, x->n, x->width);
+        encode(coded, x->host, x->n, x->type);
     if (!status)
         status = run->gpu->copy(x->at, coded, bytes);
     free(coded);
@@ -98,7 +100,7 @@ static int download(const struct run *run, const struct kcp_call *c,
     for (int64_t i = 0; !status && i < rows; i++)
         if (!states || owns(c, x->f, i))
             decode(x->host + i * row, coded + (size_t)(i * row) * x->width, row,
-                   x->width);
+                   x->type);
     free(coded);
     return status;
 }

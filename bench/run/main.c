@@ -27,6 +27,10 @@ static int check_options(struct run *x)
     const struct { int wrong; const char *option, *needs; } rows[] = {
         { o->variant && !o->device, "--variant", "--device gpu" },
         { o->dtype >= 0 && !o->device, "--dtype", "--device gpu" },
+        { o->g_type && !o->device, "--g-type", "--device gpu" },
+        { o->beta_type && !o->device, "--beta-type", "--device gpu" },
+        { other && o->g_type, "--g-type", "--model kda or gdn" },
+        { other && o->beta_type, "--beta-type", "--model kda or gdn" },
         { other && o->gate, "--gate", "--model kda or gdn" },
         { other && o->beta, "--beta", "--model kda or gdn" },
         { other && o->l2norm, "--l2norm", "--model kda or gdn" },

@@ -21,7 +21,7 @@ static void add_input(struct tensor_set *set, const char *name, const char *shap
                       enum kcp_store store, const void *from, const struct kcp_call *c)
 {
     const struct tensor *t = tensor_add(set, name, shape, store, c);
-    memcpy(t->p, from, (size_t)t->n * store_bytes(store, KCP_F64));
+    memcpy(t->p, from, tensor_bytes(t));
 }
 
 static void add_inputs(struct tensor_set *set, const struct rank *a,

@@ -3,6 +3,7 @@
 // Next: ../03_wy/v1_pairs.cu.
 #include "cuda/tile/device.cuh"
 #include "cuda/host/stages_v1.cuh"
+#include <cuda_fp16.h>
 
 // All kernels in this file are bound by memory. Each input is read from memory once,
 // and each output is written once, in rows of contiguous channels. The sums dA_log and
@@ -23,6 +24,17 @@ static __device__ float sigmoid(float x)
 static __device__ float softplus(float x)
 {
     return fmaxf(x, 0.0f) + log1pf(expf(-fabsf(x)));
+}
+
+// Returns element `at` of an array of numbers of this type.
+static __device__ float number(const void *x, enum kcp_type type, int64_t at)
+{
+    switch (type) {
+    case KCP_TYPE_F64: return (float)((const double *)x)[at];
+    case KCP_TYPE_BF16: return (float)((const bf16 *)x)[at];
+    case KCP_TYPE_F16: return __half2float(((const __half *)x)[at]);
+    default: return ((const float *)x)[at];
+    }
 }
 
 // Computes y = x rstd with one warp per row, where rstd is 1/sqrt(sum x^2 + 1e-6), or 1
@@ -63,12 +75,11 @@ static __global__ void norm_backward(int64_t rows, int K, int l2norm, const void
 
 // Computes beta = sigmoid(raw), 2 sigmoid(raw) or raw, according to beta_form. Backward
 // computes dbeta_raw from dbeta. Each thread processes one token of one head.
-template <class X>
 static __global__ void beta(const struct kcp_gate a)
 {
     const int64_t at = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
     if (at >= a.T * a.HV) return;
-    const float raw = ((const X *)a.beta_raw)[at], y = sigmoid(raw);
+    const float raw = number(a.beta_raw, a.beta_type, at), y = sigmoid(raw);
     const float s = a.beta_form == KCP_BETA_SIGMOID2 ? 2.0f : 1.0f;
     const int as_given = a.beta_form == KCP_BETA_RAW;
 
@@ -114,7 +125,6 @@ static __device__ float gate_slope(const struct gate_form &f, float x)
 
 // Computes g and G, where G is log2(e) times the sum of g from the chunk's first token.
 // A block processes one chunk and head. A gate below -750 adds only -750 to the sum.
-template <class X>
 static __global__ void gate_forward(const struct kcp_gate a)
 {
     const int c = blockIdx.x, n = blockIdx.y, i = threadIdx.x;
@@ -123,7 +133,8 @@ static __global__ void gate_forward(const struct kcp_gate a)
     float G = 0.0f;
     //> kernel-gate
     for (int64_t t = z.t; t < z.t + z.len; t++) {
-        const float g = gate_value(f, in<X>(a.g_raw, t, a.HV, n, a.KG)[i]);
+        const int64_t at = (t * a.HV + n) * a.KG + i;
+        const float g = gate_value(f, number(a.g_raw, a.g_type, at));
         G += g < -750.0f ? -750.0f : g;
         if (a.g) out<float>(a.g, t, a.HV, n, a.KG)[i] = g;
         out<float>(a.G, t, a.HV, n, a.KG)[i] = G * 1.44269504088896341f;
@@ -134,7 +145,6 @@ static __global__ void gate_forward(const struct kcp_gate a)
 // Computes dx and the chunk's terms of two sums: ddt_bias = sum dx, and dA_log, which
 // is sum dg g (softplus) or sum dx (x + dt_bias) (bounded gate). Each sum has an array
 // of terms [NC,HV,KG]. For a raw gate, all terms are 0.
-template <class X>
 static __global__ void gate_backward(const struct kcp_gate a)
 {
     const int c = blockIdx.x, n = blockIdx.y, i = threadIdx.x;
@@ -145,7 +155,7 @@ static __global__ void gate_backward(const struct kcp_gate a)
     float sum_A = 0.0f, sum_dt = 0.0f;
 
     for (int64_t t = z.t; t < z.t + z.len; t++) {
-        const float x = in<X>(a.g_raw, t, a.HV, n, a.KG)[i];
+        const float x = number(a.g_raw, a.g_type, (t * a.HV + n) * a.KG + i);
         const float dg = in<float>(a.dg, t, a.HV, n, a.KG)[i];
         const float dx = dg * gate_slope(f, x);
         out<float>(a.dg_raw, t, a.HV, n, a.KG)[i] = dx;
@@ -195,7 +205,7 @@ static void forward(const struct kcp_gate *a, dim3 rows, dim3 warps, dim3 chunks
     if (a->k)
         norm<X><<<rows, warps, 0, a->stream>>>(n, a->K, a->l2norm, a->k_raw, a->k,
                                                a->rstd_k);
-    gate_forward<X><<<chunks, a->KG, 0, a->stream>>>(*a);
+    gate_forward<<<chunks, a->KG, 0, a->stream>>>(*a);
 }
 
 template <class X>
@@ -206,14 +216,18 @@ static void backward(const struct kcp_gate *a, dim3 rows, dim3 warps, dim3 chunk
                                                     a->dq_raw);
     norm_backward<X><<<rows, warps, 0, a->stream>>>(n, a->K, a->l2norm, a->k_raw, a->dk,
                                                     a->dk_raw);
-    gate_backward<X><<<chunks, a->KG, 0, a->stream>>>(*a);
+    gate_backward<<<chunks, a->KG, 0, a->stream>>>(*a);
     gate_parts<<<dim3(a->NS, a->HV), a->KG, 0, a->stream>>>(*a);
 }
 
 template <class X>
 int v1_gate(void *args)
 {
-    const struct kcp_gate *a = (const struct kcp_gate *)args;
+    struct kcp_gate own = *(const struct kcp_gate *)args, *a = &own;
+    const struct kcp_call *call = (const struct kcp_call *)args;
+    const enum kcp_storage storage = sizeof(X) == 4 ? KCP_F32 : KCP_BF16;
+    own.g_type = kcp_type_of(call, KCP_G, storage);
+    own.beta_type = kcp_type_of(call, KCP_BETA, storage);
     if (a->K > KMAX) return KCP_NA;
     if (!a->T) return KCP_OK;
     const dim3 warps(32, 8), rows((unsigned)((a->T * a->H + 7) / 8));
@@ -221,15 +235,15 @@ int v1_gate(void *args)
     if (a->pass == KCP_FORWARD) forward<X>(a, rows, warps, chunks);
     else backward<X>(a, rows, warps, chunks);
     if (a->pass == KCP_BACKWARD || a->beta)
-        beta<X><<<(unsigned)((a->T * a->HV + 255) / 256), 256, 0, a->stream>>>(*a);
+        beta<<<(unsigned)((a->T * a->HV + 255) / 256), 256, 0, a->stream>>>(*a);
     return launched();
 }
 
 KCP_VARIANT(gate_v1_walk) = {
     "02_gate", "v1_walk", "norm: a warp per row; gate: a thread per channel",
     KCP_BF16, KCP_DEVICE, "K up to 256", v1_gate<bf16>,
-    v1_gate_work };
+    v1_gate_work, 1 };
 KCP_VARIANT(gate_v1_walk_f32) = {
     "02_gate", "v1_walk_f32", "norm: a warp per row; gate: a thread per channel",
     KCP_F32, KCP_DEVICE, "K up to 256", v1_gate<float>,
-    v1_gate_work };
+    v1_gate_work, 1 };

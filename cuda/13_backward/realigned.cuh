@@ -27,7 +27,7 @@ static inline struct realigned realign(struct kcp_backward *a)
         auto *y = &x.at[x.count++];
         y->theirs = *p;
         y->bytes = kcp_field_numbers((const struct kcp_call *)a, f)
-                   * (f->store == KCP_ACTV ? 2 : 4);
+                   * kcp_bytes_of((const struct kcp_call *)a, f->store, KCP_BF16);
         y->out = f->io == KCP_OUT;
         y->ours = a->work ? (char *)a->work + x.used : (char *)256;
         *p = y->ours;

@@ -15,16 +15,6 @@
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                ".npy files are little-endian, so the machine must be little-endian");
 
-/* Exponent 31 means infinity or NaN. If the exponent is 0, x is fraction * 2^-24. */
-static double from_f16(uint16_t bits)
-{
-    const int exponent = bits >> 10 & 31, fraction = bits & 1023;
-    double x = ldexp(1024 + fraction, exponent - 25);
-    if (exponent == 0) x = ldexp(fraction, -24);
-    if (exponent == 31) x = fraction ? NAN : INFINITY;
-    return bits >> 15 ? -x : x;
-}
-
 /* Converts m elements of the file to the types in memory. `raw` may be the last bytes
  * of `to`, because converted element e does not overlap element e + 1 of `raw`. */
 static void from_file(enum npy_kind kind, const unsigned char *raw, size_t m, void *to)
@@ -38,7 +28,7 @@ static void from_file(enum npy_kind kind, const unsigned char *raw, size_t m, vo
         switch (kind) {
         case NPY_F64: memmove(x + e, raw + 8 * e, 8); break;
         case NPY_F32: memcpy(&single, raw + 4 * e, 4); x[e] = single; break;
-        case NPY_F16: memcpy(&half, raw + 2 * e, 2); x[e] = from_f16(half); break;
+        case NPY_F16: memcpy(&half, raw + 2 * e, 2); x[e] = f16_value(half); break;
         case NPY_BF16: memcpy(&half, raw + 2 * e, 2); x[e] = bf16_value(half); break;
         case NPY_I64: memmove(i + e, raw + 8 * e, 8); break;
         case NPY_I32: memcpy(&word, raw + 4 * e, 4); i[e] = word; break;

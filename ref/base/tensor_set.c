@@ -3,6 +3,7 @@
  * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_trials.c.
  * Next: tests/judge/inputs.c, which makes a case's inputs. */
 #include "tensor_set.h"
+#include "bf16.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,12 +27,9 @@ int shape_dims(const struct kcp_call *c, const char *shape, int64_t dim[4])
     return nd;
 }
 
-size_t store_bytes(enum kcp_store store, enum kcp_storage storage)
+size_t tensor_bytes(const struct tensor *t)
 {
-    if (store == KCP_I32) return 4;
-    if (store == KCP_I64) return 8;
-    if (storage == KCP_F64) return 8;
-    return store == KCP_ACTV && storage == KCP_BF16 ? 2 : 4;
+    return (size_t)t->n * (t->store == KCP_I32 ? 4 : 8);
 }
 
 /* Allocates memory. If this fails, prints one line and exits with status 2. */
@@ -63,7 +61,7 @@ struct tensor *tensor_add(struct tensor_set *b, const char *name, const char *sh
     t->store = store;
     t->nd = shape_dims(c, shape, t->dim);
     for (int i = 0; i < t->nd; i++) t->n *= t->dim[i];
-    const size_t bytes = (size_t)t->n * store_bytes(store, KCP_F64) + 8;
+    const size_t bytes = tensor_bytes(t) + 8;
     t->p = alloc_or_exit(bytes);
     memset(t->p, 0xff, bytes);
     return t;
@@ -89,7 +87,7 @@ void tensor_set_copy(struct tensor_set *to, const struct tensor_set *from)
     for (int i = 0; i < from->n; i++) {
         struct tensor *t = &to->t[to->n++];
         *t = from->t[i];
-        const size_t n = (size_t)t->n * store_bytes(t->store, KCP_F64);
+        const size_t n = tensor_bytes(t);
         t->p = alloc_or_exit(n + 8);
         memcpy(t->p, from->t[i].p, n);
     }
@@ -152,33 +150,43 @@ static int untouched(double x)
     return u == UINT64_MAX;
 }
 
-void encode(void *to, const double *from, int64_t n, size_t bytes)
+static size_t type_bytes(enum kcp_type type)
 {
+    if (type == KCP_TYPE_F64) return 8;
+    return type == KCP_TYPE_F32 ? 4 : 2;
+}
+
+void encode(void *to, const double *from, int64_t n, enum kcp_type type)
+{
+    const size_t bytes = type_bytes(type);
     for (int64_t i = 0; i < n; i++) {
         float f = (float)from[i];
         uint32_t u;
         memcpy(&u, &f, 4);
-        uint16_t hi = (uint16_t)(u >> 16);
+        uint16_t half = (uint16_t)(u >> 16);
+        if (type == KCP_TYPE_F16) half = f16_of(from[i]);
         if (bytes == 8) ((double *)to)[i] = from[i];
         else if (bytes == 4) ((float *)to)[i] = f;
-        else ((uint16_t *)to)[i] = hi;
+        else ((uint16_t *)to)[i] = half;
         if (untouched(from[i])) memset((char *)to + i * bytes, 0xff, bytes);
     }
 }
 
-void decode(double *to, const void *from, int64_t n, size_t bytes)
+void decode(double *to, const void *from, int64_t n, enum kcp_type type)
 {
+    const size_t bytes = type_bytes(type);
     for (int64_t i = 0; i < n; i++) {
         uint32_t u;
         float f;
         if (bytes == 8) { to[i] = ((const double *)from)[i]; continue; }
         if (bytes == 4) memcpy(&u, (const char *)from + 4 * i, 4);
         else {
-            const uint32_t hi = ((const uint16_t *)from)[i];
-            u = hi << 16 | (hi == 0xffff ? 0xffff : 0);
+            const uint32_t half = ((const uint16_t *)from)[i];
+            u = half << 16 | (half == 0xffff ? 0xffff : 0);
         }
         memcpy(&f, &u, 4);
         to[i] = f;
+        if (type == KCP_TYPE_F16) to[i] = f16_value(((const uint16_t *)from)[i]);
         if (u == 0xffffffffu) memset(&to[i], 0xff, 8);
     }
 }

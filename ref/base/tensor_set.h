@@ -44,14 +44,13 @@ int  reference_run(struct tensor_set *b, const struct kcp_stage *s,
                    const struct kcp_call *c);
 int  field_in(const struct kcp_field *f);                       /* 1: IN or BIN */
 int  field_given(const struct kcp_field *f, const struct kcp_call *c);
-size_t store_bytes(enum kcp_store store, enum kcp_storage storage);
+size_t tensor_bytes(const struct tensor *t);  /* of t->p */
 
-/* encode and decode convert n numbers between double and a type of `bytes` bytes: 8
- * (double), 4 (float) or 2 (bf16). encode truncates to bf16, because callers pass
- * values that bf16 represents exactly. An element with all bits set was never
- * written. */
-void encode(void *to, const double *from, int64_t n, size_t bytes);
-void decode(double *to, const void *from, int64_t n, size_t bytes);
+/* encode and decode convert n numbers between double and a type. encode truncates to
+ * bf16, because callers pass values that bf16 represents exactly. An element with all
+ * bits set was never written. */
+void encode(void *to, const double *from, int64_t n, enum kcp_type type);
+void decode(double *to, const void *from, int64_t n, enum kcp_type type);
 
 #ifdef __cplusplus
 }

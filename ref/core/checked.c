@@ -8,6 +8,7 @@
  * express, e.g. that HV is a multiple of H, are code in this file. */
 #include "checked.h"
 #include "moves.h"
+#include "paths.h"
 
 #include <limits.h>
 #include <math.h>
@@ -362,11 +363,31 @@ int kcp_begin(const char *stage, enum kcp_where where, const void *args,
     return kcp_agree(s, args);
 }
 
+/* Rejects a call whose gates or beta a variant would read as another type. The rows of
+ * a kernel in the table of paths name the types that the kernel supports. */
+static int check_types(const struct kcp_variant *v, const struct kcp_call *c)
+{
+    const struct kcp_stage *s = kcp_stage_find(v->stage);
+    const enum kcp_type of_q = kcp_type_of(c, KCP_ACTV, v->storage);
+    const enum kcp_store stores[] = { KCP_G, KCP_BETA };
+    if (v->types || !s || !field_of(s, "g_raw") || kcp_path_knows(v->stage, v->name))
+        return KCP_OK;
+    for (int i = 0; i < 2; i++) {
+        const enum kcp_type type = kcp_type_of(c, stores[i], v->storage);
+        if (type != of_q)
+            return kcp_refuse(KCP_NA, "%s %s: %s_type: found %s, expected %s, the type "
+                              "of q", v->stage, v->name, i ? "beta" : "g",
+                              kcp_type_name(type), kcp_type_name(of_q));
+    }
+    return KCP_OK;
+}
+
 int kcp_checked_run(const struct kcp_variant *v, void *args)
 {
     const int is_outermost = !inside;
     if (!v || !args) return kcp_refuse(KCP_BAD, "the variant or args is NULL");
-    const int refused = kcp_begin(v->stage, v->where, args, NULL);
+    int refused = kcp_begin(v->stage, v->where, args, NULL);
+    if (!refused) refused = check_types(v, args);
     if (refused) return refused;
     kcp_checked_enter();
     const int status = v->run(args);

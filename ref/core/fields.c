@@ -38,6 +38,8 @@ const struct kcp_member kcp_members[] = {
     OPTION(part, 1, 8),
     OPTION(gate, 1, 3),
     OPTION(beta_form, 1, 3),
+    OPTION(g_type, 1, 5),
+    OPTION(beta_type, 1, 5),
     OPTION(act, 1, 2),
     OPTION(layout, 1, 2),
     OPTION(save, 1, 3),
@@ -132,4 +134,34 @@ int field_used(const struct kcp_field *f, const struct kcp_call *c)
     if (f->io == KCP_FOUT) return c->pass == KCP_FORWARD;
     if (f->io == KCP_BIN || f->io == KCP_BOUT) return c->pass == KCP_BACKWARD;
     return 1;
+}
+
+/* ---- types of elements */
+enum kcp_type kcp_type_of(const struct kcp_call *c, enum kcp_store store,
+                          enum kcp_storage storage)
+{
+    static const enum kcp_type q[] = {
+        [KCP_F64] = KCP_TYPE_F64, [KCP_F32] = KCP_TYPE_F32,
+        [KCP_BF16] = KCP_TYPE_BF16 };
+    if (!c || store == KCP_I32 || store == KCP_I64) return KCP_AS_Q;
+    if (storage == KCP_F64) return KCP_TYPE_F64;
+    if (store == KCP_ACC || store == KCP_MAP) return KCP_TYPE_F32;
+    if (store == KCP_G && c->g_type) return c->g_type;
+    if (store == KCP_BETA && c->beta_type) return c->beta_type;
+    return q[storage];
+}
+
+size_t kcp_bytes_of(const struct kcp_call *c, enum kcp_store store,
+                    enum kcp_storage storage)
+{
+    const enum kcp_type type = kcp_type_of(c, store, storage);
+    if (!c) return 0;
+    if (store == KCP_I32 || type == KCP_TYPE_F32) return 4;
+    return type == KCP_TYPE_BF16 || type == KCP_TYPE_F16 ? 2 : 8;
+}
+
+const char *kcp_type_name(enum kcp_type type)
+{
+    static const char *const names[] = { "q", "f64", "f32", "bf16", "f16" };
+    return type <= KCP_TYPE_F16 ? names[type] : "?";
 }

@@ -322,6 +322,18 @@ static int check_together(void *const *args, int n)
     return KCP_OK;
 }
 
+/* The references read g_raw and beta_raw as double. */
+static int check_double(const struct kcp_layer *layer, const struct kcp_variant *v,
+                        const struct kcp_call *c)
+{
+    const enum kcp_type type = c->g_type > KCP_TYPE_F64 ? c->g_type : c->beta_type;
+    if (layer->storage != KCP_F64 || type <= KCP_TYPE_F64) return KCP_OK;
+    return kcp_refuse(KCP_BAD, "%s: %s: found %s, expected q or f64, because the "
+                      "references read double", v->stage,
+                      c->g_type > KCP_TYPE_F64 ? "g_type" : "beta_type",
+                      kcp_type_name(type));
+}
+
 /* Runs n calls with one launch if possible, otherwise one call after another. */
 static int run_calls(const struct kcp_layer *layer, const struct kcp_variant *v,
                      void *const *args, int n, char *none, size_t size)
@@ -351,6 +363,7 @@ static int run_layer(const struct kcp_layer *layer, const struct kcp_variant *v,
         if (refused) return refused;
     }
     int status = check_together(args, n);
+    if (!status) status = check_double(layer, v, c);
     const size_t need = saved ? kcp_layer_saved(layer, c) : 0;
     if (need > saved_bytes)
         status = kcp_refuse(KCP_BAD, "%s: saved_bytes: the saved block is too short, "

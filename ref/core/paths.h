@@ -98,14 +98,16 @@ int kcp_path_word(const struct kcp_path *p, const char *key, char *out, size_t n
     F(saved) F(save_all) F(light) F(aligned) F(all_aligned) F(crossing) F(alone)       \
     F(canonical) F(strips) F(chains) F(windows) F(walks) F(jobs) F(pieces) F(share)    \
     F(turns) F(sms) F(smem) F(kda) F(format) F(actv) F(acc) F(states) F(exchange)   \
-    F(bounded) F(longest)
+    F(bounded) F(longest) F(g_as_q) F(g_f32) F(g_bf16) F(g_f16) F(beta_as_q)           \
+    F(beta_f32) F(beta_bf16) F(beta_f16)
 #define KCP_FACT_MEMBER(name) int64_t name;
 struct kcp_facts { KCP_FACTS(KCP_FACT_MEMBER) };
 /* Conditions are C expressions of local variables with these names. The variables have
  * 128 bits, so that products of three unchecked sizes do not overflow. */
 #define KCP_FACT_LOCAL(name) const __int128 name = f->name; (void)name;
 /* Returns the facts of a call, except `saved`, `aligned`, `all_aligned`, `format`,
- * `actv`, `acc` and `exchange`. If `device` is NULL, the call runs on the host. */
+ * `actv`, `acc`, `exchange` and the types of g and beta. If `device` is NULL, the call
+ * runs on the host. */
 struct kcp_facts kcp_facts_of(const struct kcp_call *call,
                               const struct kcp_device *device);
 

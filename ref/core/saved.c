@@ -11,7 +11,7 @@
 #include <string.h>
 
 static const char magic[8] = "KCPsaved";
-enum { SAVED_VERSION = 2, SAVED_ALIGN = 64 };
+enum { SAVED_VERSION = 3, SAVED_ALIGN = 64 };
 #define MOST_BYTES (INT64_C(1) << 60)
 
 #define KCP_FORMAT(id, version, name, what) { id, version, name },
@@ -118,6 +118,10 @@ int kcp_saved_layout_of(struct kcp_saved *s, const struct kcp_call *a, int forma
     s->H = a->H; s->HV = a->HV; s->K = a->K; s->V = a->V; s->C = a->C; s->KG = a->KG;
     s->model = a->model; s->save = a->save; s->l2norm = a->l2norm;
     s->reuse_M = a->reuse_M; s->form = a->form;
+    enum kcp_storage storage = actv == 8 ? KCP_F64 : KCP_BF16;
+    if (actv == 4) storage = KCP_F32;
+    s->g_type = kcp_type_of(a, KCP_G, storage);
+    s->beta_type = kcp_type_of(a, KCP_BETA, storage);
     s->bytes = (sizeof *s + SAVED_ALIGN - 1) / SAVED_ALIGN * SAVED_ALIGN;
 
     struct kcp_device device = { 0 };  /* used only for format `chunks` */
@@ -180,7 +184,8 @@ static int differs(const struct kcp_saved *s, const struct kcp_saved *want, char
         return 1;                                                                     \
     }
     SAME(model) SAME(C) SAME(T) SAME(L) SAME(R) SAME(r) SAME(NS) SAME(NC) SAME(H)
-    SAME(HV) SAME(K) SAME(V) SAME(KG) SAME(l2norm) SAME(actv) SAME(acc) SAME(bytes)
+    SAME(HV) SAME(K) SAME(V) SAME(KG) SAME(l2norm) SAME(g_type)
+    SAME(beta_type) SAME(actv) SAME(acc) SAME(bytes)
 #undef SAME
     if (memcmp(s, want, sizeof *want)) {
         snprintf(why, n, "saved block: its table of tensors differs from "

@@ -26,7 +26,8 @@ struct member {
 static const struct member members[] = {
 #define M(name) AT(kcp_call, name)
     M(T), M(N), M(NS), M(NC), M(R), M(r), M(H), M(HV), M(K), M(V), M(C), M(KG), M(D),
-    M(Wc), M(model), M(pass), M(part), M(gate), M(beta_form), M(act), M(layout),
+    M(Wc), M(model), M(pass), M(part), M(gate), M(beta_form), M(g_type),
+    M(beta_type), M(act), M(layout),
     M(save), M(form), M(walk), M(blocks), M(strip_chunks), M(l2norm), M(reuse_M),
     M(shift), M(scale), M(lower_bound), M(plan), M(comm), M(ops), M(work),
     M(work_bytes), M(stream),
@@ -86,6 +87,7 @@ static const struct { const char *name; int value; } values[] = {
     E(KCP_ACT_NONE), E(KCP_ACT_SILU), E(KCP_RECOMPUTE), E(KCP_SAVE_ALL),
     E(KCP_SAVE_LIGHT), E(KCP_KV), E(KCP_VK), E(KCP_LOCAL), E(KCP_REVERSE),
     E(KCP_SUM_LOCAL),
+    E(KCP_AS_Q), E(KCP_TYPE_F64), E(KCP_TYPE_F32), E(KCP_TYPE_BF16), E(KCP_TYPE_F16),
     E(KCP_F64), E(KCP_F32), E(KCP_BF16), E(KCP_HOST), E(KCP_DEVICE), E(KCP_FORMS),
     KCP_FORM_LIST(FORM_VALUE)
 };

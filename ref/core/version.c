@@ -4,4 +4,4 @@
  * Next: CHANGELOG.md. */
 #include "kcp.h"
 
-const char *kcp_version(void) { return "2.0.0"; }
+const char *kcp_version(void) { return "3.0.0"; }

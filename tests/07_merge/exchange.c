@@ -18,10 +18,11 @@ static int move(const struct memory *m, void *to, double *numbers, int64_t n, si
 {
     void *coded = malloc((size_t)n * e + 8);
     if (!coded) return KCP_NO_MEMORY;
-    if (!back) encode(coded, numbers, n, e);
+    const enum kcp_type type = e == 8 ? KCP_TYPE_F64 : KCP_TYPE_F32;
+    if (!back) encode(coded, numbers, n, type);
     const int err = back ? m->copy(coded, to, (size_t)n * e)
                          : m->copy(to, coded, (size_t)n * e);
-    if (back) decode(numbers, coded, n, e);
+    if (back) decode(numbers, coded, n, type);
     free(coded);
     return err;
 }

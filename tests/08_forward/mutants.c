@@ -6,6 +6,7 @@
  * always gathers one map per rank. Inside a rank, it calls the references of chapters
  * 02, 03 and 04. Most errors are in its own code for the work across ranks. */
 #include "wrong.h"
+#include "base/bf16.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -122,7 +123,15 @@ static int mutate(void *args, int flags)
 {
     struct kcp_forward *a = args;
     struct fore x = { .a = a, .ctx = &a->plan->ctx[a->r], .f = flags };
+    struct kcp_forward rounded = *a;
     x.seg = a->plan->seg + x.ctx->seg0;
+    if (flags & GATE_BF16) {
+        double *g = zeros(&x, a->T * a->HV * a->KG);
+        for (int64_t e = 0; e < a->T * a->HV * a->KG && !x.full; e++)
+            g[e] = bf16_value(bf16_of(((const double *)a->g_raw)[e]));
+        rounded.g_raw = g;
+        x.a = &rounded;
+    }
     if (a->plan->scattered)                    /* owners.c tests such plans */
         return KCP_NA;
     const int status = flags & NOTHING ? KCP_OK : program(&x);
@@ -167,4 +176,5 @@ MUTANT(ht_early, HT_EARLY, "ht is the state before the last segment, not after i
 MUTANT(empty_ht, EMPTY_HT, "ht of a sequence without tokens is 0, not h0");
 MUTANT(uncarried, UNCARRIED, "each chunk except the first starts from state 0");
 MUTANT(gate_stride, GATE_STRIDE, "HV > H: raw gates have row stride H, not HV");
+MUTANT(gate_bf16, GATE_BF16, "rounds gates of a wider type to bf16");
 MUTANT(writes_nothing, NOTHING, "returns at once");

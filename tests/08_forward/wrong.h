@@ -15,7 +15,7 @@ enum {
     NO_LAYOUT = 1 << 15, OWN_SCALE = 1 << 16, HT_EARLY = 1 << 17, EMPTY_HT = 1 << 18,
     UNGATED = 1 << 19, NOTHING = 1 << 20, M_DECAY = 1 << 21, OUTWARD = 1 << 22,
     WINDOWS_TURNED = 1 << 23, WINDOW_LEFT = 1 << 24, WINDOW_EARLY = 1 << 25,
-    GATE_STRIDE = 1 << 26, UNCARRIED = 1 << 27,
+    GATE_STRIDE = 1 << 26, UNCARRIED = 1 << 27, GATE_BF16 = 1 << 28,
 };
 
 struct fore {

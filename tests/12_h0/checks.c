@@ -64,6 +64,11 @@ static int foreign(struct kcp_report *rep)
     REFUSED(KCP_MISMATCH, "model");
     b = a; b.l2norm = 1;
     REFUSED(KCP_MISMATCH, "l2norm");
+    b = a; b.g_type = KCP_TYPE_F32;
+    EXPECT(rep, check(block, n, b, why) == KCP_OK,
+           "in double, a block is rejected for the type of g: %s", why);
+    block->g_type = KCP_TYPE_F32;
+    REFUSED(KCP_MISMATCH, "g_type is 2, but this call has 1");
     OPEN("v2_fused"); b = a;
     EXPECT(rep, check(block, n, b, why) == KCP_OK,
            "a block of the right format from another kernel is rejected: %s", why);

@@ -5,6 +5,7 @@
  * The code is a copy of ref_backward. The code calls the stages' references, or
  * mutants of chapters 04 and 09 to 11. The exchange sends each map to all ranks. */
 #include "wrong.h"
+#include "base/bf16.h"
 
 extern const struct kcp_variant m04_decay_first, m09_decay_first, m09_in_order,
     m09_uncarried, m10_beta_outside, m10_undecayed, m10_diagonal, m10_divided,
@@ -74,6 +75,14 @@ static int mutate(const struct kcp_backward *a, struct mistake m)
     y.seg = a->plan->seg + a->plan->ctx[a->r].seg0;
     if (a->plan->scattered)                    /* several ranges: 08 owners.c */
         return KCP_NA;
+    struct kcp_backward rounded = *a;
+    if (m.flags & GATE_BF16) {
+        double *g = zeros(x, TV * a->KG);
+        for (int64_t e = 0; e < TV * a->KG; e++)
+            g[e] = bf16_value(bf16_of(((const double *)a->g_raw)[e]));
+        rounded.g_raw = g;
+        x->a = &rounded;
+    }
     int status = m.flags & NOTHING ? KCP_OK : wrong_recompute(x);
 
     if (m.flags & NOTHING)
@@ -152,6 +161,7 @@ MUTANT(own_sum, "does not sum dA_log and ddt_bias over ranks", .flags = OWN_SUM)
 MUTANT(all_dh0, "writes dh0 on ranks without the sequence's start", .flags = ALL_DH0);
 MUTANT(empty_0, "sets dh0 of a sequence without tokens to 0", .flags = EMPTY_0);
 MUTANT(as_kv, "in layout [V,K], uses h0, dht and dh0 as [K,V]", .flags = AS_KV);
+MUTANT(gate_bf16, "rounds gates of a wider type to bf16", .flags = GATE_BF16);
 MUTANT(writes_nothing, "returns at once", .flags = NOTHING);
 
 /* The next variants differentiate (I + L)^-1 by the shorter formula of chapter 18. */

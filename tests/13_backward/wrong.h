@@ -17,6 +17,7 @@ enum {
     NEIGHBOUR = 4096, TWICE = 8192, NOTHING = 1 << 14, FLOOR = 1 << 15,
     STRIPS = 1 << 16, NEXT_START = 1 << 17, OF_BLOCK = 1 << 18, STALE = 1 << 19,
     NEXT_H = 1 << 20, OTHER_HEAD = 1 << 21, WRONG_GATE = 1 << 22, AS_GIVEN = 1 << 23,
+    GATE_BF16 = 1 << 24,
 };
 
 struct mistake {         /* error flags, and mutants that replace stages (or NULL) */

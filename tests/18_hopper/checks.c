@@ -23,7 +23,7 @@ static double bytes(int64_t T)
         if (!field_used(f, &c)) continue;
         const int nd = shape_dims(&c, f->shape, dim);
         for (int d = 0; d < nd; d++) n *= (double)dim[d];
-        sum += n * (double)store_bytes(f->store, KCP_BF16);
+        sum += n * (double)kcp_bytes_of(&c, f->store, KCP_BF16);
     }
     return sum;
 }

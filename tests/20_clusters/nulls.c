@@ -40,6 +40,8 @@ static void of_nothing(struct kcp_report *rep, int i)
     /* saved blocks */
     ZERO(kcp_saved_bytes(NULL));
     ZERO(kcp_saved_states(NULL));
+    ZERO(kcp_type_of(NULL, KCP_G, KCP_BF16));
+    ZERO(kcp_bytes_of(NULL, KCP_G, KCP_BF16));
     ZERO(kcp_saved_at(NULL, NULL));
     REFUSES(kcp_saved_begin(NULL, 0, NULL, NULL, 8, 8));
     REFUSES(kcp_saved_layout_of(NULL, NULL, i, NULL, 8, 8));

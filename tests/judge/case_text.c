@@ -10,6 +10,7 @@
 
 const char *const gate_name[] = { "raw", "softplus", "bounded" };
 const char *const beta_name[] = { "raw", "sigmoid", "sigmoid2" };
+static const char *const types[] = { "q", "f64", "f32", "bf16", "f16" };
 static const char *const layouts[] = { "kv", "vk" };
 static const char *const saves[] = { "none", "all", "light" };  /* none: recompute */
 static const char *const acts[] = { "none", "silu" };
@@ -39,6 +40,8 @@ lists[] = {
     { "", offsetof(struct kcase, call.form), kcp_form_names, KCP_FORMS },
     { "gate=", offsetof(struct kcase, call.gate), gate_name, 3 },
     { "beta=", offsetof(struct kcase, call.beta_form), beta_name, 3 },
+    { "g=", offsetof(struct kcase, call.g_type), types, 5 },
+    { "beta=", offsetof(struct kcase, call.beta_type), types, 5 },
     { "layout=", offsetof(struct kcase, call.layout), layouts, 2 },
     { "save=", offsetof(struct kcase, call.save), saves, 3 },
     { "act=", offsetof(struct kcase, call.act), acts, 2 },
@@ -51,7 +54,8 @@ static const struct { const char *word; size_t at; } flags[] = {
     FLAG("l2norm", call.l2norm), FLAG("reuse_M", call.reuse_M),
     FLAG("shift", call.shift), FLAG("h0", with_h0), FLAG("dht", with_dht),
     FLAG("mixed", mixed_want), FLAG("spike", spike), FLAG("exact", exact_beta),
-    FLAG("null", null_rows), FLAG("plain", plain_rows), FLAG("big", big),
+    FLAG("null", null_rows), FLAG("plain", plain_rows), FLAG("steady", steady),
+    FLAG("big", big),
     FLAG("no_states", no_states), FLAG("x0", with_x0), FLAG("dxt", with_dxt),
     FLAG("again", again) };
 

@@ -127,7 +127,7 @@ static int inputs_before(struct tensor_set *in, const struct kcp_stage *s,
     if (source_of(s) == OF_STEP) status = pipeline_oracle(in, k, pass == KCP_BACKWARD);
     else if (source_of(s) == OF_CHAPTERS) status = pipeline_chunks(in, k, s, pass);
     else return KCP_OK;
-    tensor_set_round(in, judged);
+    tensor_set_round(in, &k->call, judged);
     if (k->no_states && source_of(s) == OF_CHAPTERS) drop_states(in, s);
     return status;
 }

@@ -68,12 +68,16 @@ static void fill_normal(struct tensor *t, uint64_t seed, double size)
     for (int64_t i = 0; i < t->n; i++) ((double *)t->p)[i] = size * normal(&s);
 }
 
-/* Draws A_log, which differs between heads, and dt_bias, both with values as in trained
+/* Steady gates are equal for all tokens, and their raw inputs are near 40 (dt_bias is
+ * near -40), where numbers of type bf16 are 0.25 apart. So a kernel that rounds float32
+ * gates to bf16 has other decays, and the errors of all tokens add up.
+ *
+ * Draws A_log, which differs between heads, and dt_bias, both with values as in trained
  * models. Then draws the raw gates. */
 static void fill_gate(struct tensor_set *b, const struct kcase *k)
 {
     const struct kcp_call *c = &k->call;
-    double *g = tensor_add(b, "g_raw", "T HV KG", KCP_ACTV, c)->p;
+    double *g = tensor_add(b, "g_raw", "T HV KG", KCP_G, c)->p;
     double *A_log = NULL, *dt = NULL;
     struct stream s = stream_of(k->seed, "g_raw");
     if (c->gate != KCP_GATE_RAW) {
@@ -82,7 +86,8 @@ static void fill_gate(struct tensor_set *b, const struct kcase *k)
         dt = tensor_add(b, "dt_bias", "HV KG", KCP_ACC, c)->p;
         for (int n = 0; n < c->HV; n++) A_log[n] = most * (n + uniform(&s)) / c->HV;
         for (int i = 0; i < c->HV * c->KG; i++)
-            dt[i] = log(expm1(exp(log(1e-3) + log(100.) * uniform(&s))));
+            dt[i] = log(expm1(exp(log(1e-3) + log(100.) * uniform(&s))))
+                  - (k->steady ? 40 : 0);
     }
     for (int64_t t = 0; t < c->T; t++)
         for (int n = 0; n < c->HV; n++)
@@ -91,6 +96,8 @@ static void fill_gate(struct tensor_set *b, const struct kcase *k)
                 g[t * c->HV * c->KG + at] =
                     raw_gate(k, decay(k, &s), A_log ? A_log[n] : 0, dt ? dt[at] : 0);
             }
+    const int64_t row = (int64_t)c->HV * c->KG;
+    for (int64_t e = row; k->steady && e < c->T * row; e++) g[e] = g[e - row];
 }
 
 /* Returns the mean logit of beta and of gates. This mean is negative in regime LIVE,
@@ -103,7 +110,7 @@ double mean_logit(const struct kcase *k)
 
 static void fill_beta(struct tensor_set *b, const struct kcase *k)
 {
-    struct tensor *t = tensor_add(b, "beta_raw", "T HV", KCP_ACTV, &k->call);
+    struct tensor *t = tensor_add(b, "beta_raw", "T HV", KCP_BETA, &k->call);
     struct stream s = stream_of(k->seed, "beta_raw");
     for (int64_t i = 0; i < t->n; i++) {
         const double x = normal(&s) + mean_logit(k);
@@ -152,21 +159,23 @@ static void scale_rows(struct tensor *t, const struct kcase *k)
     }
 }
 
-static double to_storage(double x, enum kcp_storage storage)
+static double to_type(double x, enum kcp_type type)
 {
-    if (storage == KCP_F64) return x;
+    if (type == KCP_TYPE_F64) return x;
     const float f = (float)x;
-    return storage == KCP_BF16 && f == f ? bf16_value(bf16_of(f)) : f;
+    if (type == KCP_TYPE_F16) return f16_value(f16_of(f));
+    return type == KCP_TYPE_BF16 && f == f ? bf16_value(bf16_of(f)) : f;
 }
 
-void tensor_set_round(struct tensor_set *b, enum kcp_storage storage)
+void tensor_set_round(struct tensor_set *b, const struct kcp_call *c,
+                      enum kcp_storage storage)
 {
     for (int i = 0; i < b->n; i++) {
         struct tensor *t = &b->t[i];
-        if (t->store == KCP_I32 || t->store == KCP_I64 || storage == KCP_F64) continue;
-        enum kcp_storage as = t->store == KCP_ACTV ? storage : KCP_F32;
+        const enum kcp_type type = kcp_type_of(c, t->store, storage);
+        if (type == KCP_AS_Q || type == KCP_TYPE_F64) continue;    /* AS_Q: integers */
         for (int64_t j = 0; j < t->n; j++)
-            ((double *)t->p)[j] = to_storage(((double *)t->p)[j], as);
+            ((double *)t->p)[j] = to_type(((double *)t->p)[j], type);
     }
 }
 
@@ -285,7 +294,7 @@ int inputs_draw(struct tensor_set *b, const struct kcase *k, const struct kcp_st
     default: draw_layer(b, k);
     }
     draw_more(b, k, s);
-    tensor_set_round(b, storage);
+    tensor_set_round(b, &k->call, storage);
     return KCP_OK;
 }
 
@@ -300,6 +309,7 @@ const char *inputs_ignore(const struct kcp_stage *s, const struct kcase *k)
         { "exact", k->exact_beta, from != OF_CONV && !gla },
         { "null", k->null_rows, from != OF_CONV },
         { "plain", k->plain_rows, from != OF_CONV },
+        { "steady", k->steady, from == OF_LAYER || from == OF_CHAPTERS },
         { "big", k->big, from != OF_CONV },
         { "lb", k->call.lower_bound != -5,
           from != OF_CONV && from != OF_SPIKE && from != OF_FAMILY } };

@@ -48,6 +48,7 @@ struct kcase {
     int exact_beta;                     /* 1: a third of beta is 0, a third is 1 */
     int null_rows;                      /* 1: a seventh of the rows of q and k are 0 */
     int plain_rows;                     /* 1: row norms are 0.2 to 1.3 unless l2norm */
+    int steady;                         /* 1: equal gates for all tokens (inputs.c) */
     int big;                            /* 1: multiply v by 1e4; if l2norm also q, k */
     int no_states;                      /* pass NULL for optional states */
     int spread;                         /* enum kcp_spread or DEALT */
@@ -89,7 +90,8 @@ int  inputs_draw(struct tensor_set *b, const struct kcase *k, const struct kcp_s
                  enum kcp_storage storage);
 /* Returns a word of the case's text that has no effect in the stage, or NULL. */
 const char *inputs_ignore(const struct kcp_stage *s, const struct kcase *k);
-void tensor_set_round(struct tensor_set *b, enum kcp_storage storage);
+void tensor_set_round(struct tensor_set *b, const struct kcp_call *c,
+                      enum kcp_storage storage);
 /* Returns RMS(a - b) / RMS(b) of n numbers, or the norm of `a` if `b` is 0. */
 double rms_apart(const double *a, const double *b, int64_t n);
 /* Returns rms_apart of tensor `name` in the two sets, or NaN if the sizes differ. */

@@ -85,14 +85,16 @@ static int fill_array(struct rank_args *s, struct buffer *o, const struct tensor
                       const struct tensor_set *in)
 {
     const struct kcp_field *f = o->field;
-    const size_t width = store_bytes(f->store, s->storage);
+    const enum kcp_type type = kcp_type_of(&s->call, f->store, s->storage);
+    const size_t width = kcp_bytes_of(&s->call, f->store, s->storage);
     const int numbers = !is_integer(f), given = field_in(f) || field_given(f, &s->call);
     void *rows = rows_of(s, f, t, numbers ? sizeof(double) : width, o);
     void *coded = malloc((size_t)o->n * width + 8);
     int status = rows && coded ? KCP_OK : KCP_NO_MEMORY;
+    o->type = type;
     if (!status && s->poison && !strcmp(f->name, "maps"))
         poison_maps(&s->call, tensor_find(in, "range"), t, rows);
-    if (!status && numbers) encode(coded, rows, o->n, width);
+    if (!status && numbers) encode(coded, rows, o->n, type);
     else if (!status) memcpy(coded, rows, (size_t)o->n * width);
     if (!status) status = make_image(o, given ? coded : NULL, (size_t)o->n * width);
     free(coded);

@@ -113,7 +113,7 @@ static int run_forward(struct rank_args *s, const struct kcp_variant *v)
         for (int j = 0; j < back->nfields; j++)
             if (!strcmp(fw->fields[i].name, back->fields[j].name))
                 memcpy((char *)&a + fw->fields[i].at, s->args + back->fields[j].at, 8);
-    const size_t width = store_bytes(KCP_ACTV, s->storage);
+    const size_t width = kcp_bytes_of(&s->call, KCP_ACTV, s->storage);
     s->saved_bytes = block_bytes(&a, v, width);
     s->saved = a.saved = fenced_unwritten_soon(s->mem, s->saved_bytes);
     a.saved_bytes = s->saved_bytes;

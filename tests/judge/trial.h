@@ -17,6 +17,7 @@ struct buffer {
     void *base;                    /* the buffer in the variant's memory, with fences */
     char *image, *back;           /* on the host: `image` is sent, `back` fetched */
     size_t bytes;
+    enum kcp_type type;            /* of numbers */
     double *want;                  /* expected numbers of an output */
     int64_t dim[4], n, first;
     int nd;

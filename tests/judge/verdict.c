@@ -10,7 +10,7 @@
 double *numbers_of(const struct buffer *o, const char *image)
 {
     double *x = alloc_or_exit(8 * (size_t)o->n + 8);
-    decode(x, image + FENCE, o->n, o->n ? o->bytes / (size_t)o->n : 8);
+    decode(x, image + FENCE, o->n, o->type);
     return x;
 }
 

@@ -27,7 +27,7 @@ def _load():
     if said:
         raise ImportError(f"KCP_LIB: found no file {said}, expected libkcp.so")
     try:
-        return C.CDLL("libkcp.so.2")
+        return C.CDLL("libkcp.so.3")
     except OSError:
         raise ImportError("found no libkcp.so: set KCP_LIB to its path, or run make"
                           " build/libkcp.so in the checkout, or make install") from None
@@ -35,7 +35,7 @@ def _load():
 
 lib = _load()
 if not hasattr(lib, "kcp_struct_member"):
-    raise ImportError("libkcp.so: found no kcp_struct_member, expected KCP 2.0.0+")
+    raise ImportError("libkcp.so: found no kcp_struct_member, expected KCP 3.0.0+")
 for _name in ("kcp_layer_saved", "kcp_layer_forward_work", "kcp_layer_backward_work",
               "kcp_layer_conv_work", "kcp_struct_size"):
     getattr(lib, _name).restype = C.c_size_t
