@@ -4,6 +4,7 @@
 // Next: time.cu.
 #include "bench.h"
 #include <cuda_bf16.h>
+#include <cuda_fp16.h>
 #include <cuda_runtime.h>
 #include <string.h>
 
@@ -121,6 +122,17 @@ static int draw_one(struct runner *x, const char *name, size_t n, int what)
     return cudaDeviceSynchronize() == cudaSuccess ? KCP_OK : KCP_CUDA;
 }
 
+static int draw_typed(struct runner *x, const char *name, size_t n, int what,
+                      enum kcp_type type)
+{
+    switch (type) {
+    case KCP_TYPE_F64: return draw_one<double>(x, name, n, what);
+    case KCP_TYPE_F32: return draw_one<float>(x, name, n, what);
+    case KCP_TYPE_F16: return draw_one<__half>(x, name, n, what);
+    default: return draw_one<__nv_bfloat16>(x, name, n, what);
+    }
+}
+
 // ---- chapter 16: unit vectors q, k, `a`; DPLR's b = -s * a shrinks a state along `a`
 template <class X>
 static __global__ void unit_rows(X *x, float sign, int K, unsigned long long seed)
@@ -210,8 +222,8 @@ int fill_inputs(struct runner *x)
     if (!e) e = draw_one<X>(x, "k_raw", QK, ROWS);
     if (!e) e = draw_one<X>(x, "v", T * c->HV * c->V, ROWS);
     if (!e) e = draw_one<X>(x, "do_", T * c->HV * c->V, ROWS);
-    if (!e) e = draw_one<X>(x, "g_raw", T * c->HV * c->KG, GATE);
-    if (!e) e = draw_one<X>(x, "beta_raw", T * c->HV, BETA);
+    if (!e) e = draw_typed(x, "g_raw", T * c->HV * c->KG, GATE, c->g_type);
+    if (!e) e = draw_typed(x, "beta_raw", T * c->HV, BETA, c->beta_type);
     for (int i = 0; i < 6 && !e && !x->b->ranks; i++)
         e = draw_one<float>(x, states[i], state, ROWS);
     if (!e && bench_selects(x->b, stage_find("14"))) e = fill_conv(x);

@@ -34,12 +34,25 @@ static const char *walk_word(const struct kcp_call *c)
     return c->walk == KCP_BLELLOCH ? "scan" : "";
 }
 
+/* Writes regime and, unless they are the usual ones, the gate's form and the types. */
+static void gate_cell(struct line *to, const struct bench *b)
+{
+    const struct kcp_call *c = &b->call;
+    char form[24] = "", g[12] = "", beta[12] = "";
+    if (c->gate != KCP_GATE_BOUNDED)
+        snprintf(form, sizeof form, " %s", gate_name[c->gate]);
+    if (c->g_type) snprintf(g, sizeof g, " g=%s", kcp_type_name(c->g_type));
+    if (c->beta_type)
+        snprintf(beta, sizeof beta, " beta=%s", kcp_type_name(c->beta_type));
+    put(to, "gate", "%s%s%s%s", regime_name[b->regime], form, g, beta);
+}
+
 /* Writes the cells that define the case. Rows of the same case can be compared. */
 static void case_cells(struct line *to, const struct bench *b)
 {
     const struct kcp_call *c = &b->call;
     put(to, "model", "%s", model_name[c->model]);
-    put(to, "gate", "%s", regime_name[b->regime]);
+    gate_cell(to, b);
     put(to, "T", "%lld", (long long)c->T);
     put(to, "H", "%d", c->H);
     put(to, "HV", "%d", c->HV);
