@@ -2,6 +2,7 @@
 #
 #   make book        writes build/book/index.html, and kcp.pdf if Chromium is found
 #   make book-lint   checks every page in Chromium: desktop and phone, light and dark
+#   make notebook    runs the NumPy notebook and compares its numbers with the book
 #
 # An unknown function, region, label, citation, figure or number stops the build.
 
@@ -28,13 +29,13 @@ bookneeds  := $(shell command -v pandoc 2>/dev/null)
 # or a number that does not exist. With FULL=1 it also prints the PDF, in half a minute.
 test_needs += $(if $(filter build,$B),$(if $(bookneeds),$(if $(FULL),book,book-pages)))
 test_scripts += tests/cli/layout.sh tests/cli/answers.sh
-.PHONY: book book-pages book-lint book-coverage
+.PHONY: book book-pages book-lint book-coverage notebook
 ifeq ($(bookneeds),)
 book:
 	@echo "book: pandoc is missing: apt-get install pandoc"; exit 1
 else
 book-pages: $(bk)/index.html $(bk)/src/index.html $(chapters:%=$(bk)/%.html) $(bookcode:%=$(bk)/src/%.html) book-coverage
-book: book-pages $(if $(CHROMIUM),$(bk)/kcp.pdf)
+book: book-pages notebook $(if $(CHROMIUM),$(bk)/kcp.pdf)
 	@$(if $(CHROMIUM),:,echo "book: no headless Chromium found, so no PDF is made and no page is checked")
 	@echo "book: $(bk)/index.html"
 endif
@@ -65,6 +66,13 @@ $(bk)/points.bin: private CFLAGS += -include $(bk)/smem_desc.h
 bookprogs := $(patsubst book/%.c,$(bk)/%.bin,$(wildcard book/*.c))
 $(bk)/example.txt: $(bookprogs) book/parts.py $(wildcard bench/results/*.tsv)
 	@for p in $(bookprogs) "python3 -B book/parts.py"; do $$p || exit 1; done > $@.new && mv $@.new $@
+# The notebook of chapters 01 to 08, with its outputs. Without NumPy it has no outputs, and
+# the old date makes the next make try again.
+test_needs += notebook
+notebook: $(bk)/kcp_in_numpy.ipynb
+$(bk)/kcp_in_numpy.ipynb: book/examples/kcp_in_numpy.ipynb book/notebook.py $(patsubst %,$(bk)/%.bin,example example_more example_whole)
+	@for p in python3 /usr/bin/python3; do $$p -c 'import numpy' 2>/dev/null && exec $$p book/notebook.py $< $@ $(filter %.bin,$^); done; \
+	  echo "notebook: NumPy not found: left out (apt-get install python3-numpy)"; cp $< $@; touch -d 1970-01-01 $@
 # After a kernel is built, tables.py finds again which records were measured with the
 # present kernels. Files made from tables are made again only if a table has changed.
 $(bk)/results.made: bench/LOG.md $(wildcard bench/results/*.tsv book/data/*.tsv bench/*.py $(cuda_obj)) \
