@@ -74,8 +74,10 @@ static void states(const struct fore *x, const double *all, double *h_in, double
             const int on = s > 0 && x->seg[s].n == x->seg[s - 1].n;
             if (x->seg[s].first && !(f & NO_CU && s > 0))
                 fore_state(x, 0, x->seg[s].n, n, S, V);
-            else if (s == 0 && !on)
+            else if (s == 0 && !on && !(f & DROPPED))
                 fore_fold(x, all, n, S, next);
+            else if (s == 0 && !on)
+                memset(S, 0, sizeof *S * (size_t)(K * V));
             memcpy(h_in + ((int64_t)s * a->HV + n) * K * V, S, sizeof(double) * K * V);
             if (f & HT_EARLY && x->seg[s].last) fore_state(x, 1, x->seg[s].n, n, S, V);
             fore_advance(x, n, s, 0, V, V, S, row, 0);
@@ -169,7 +171,10 @@ MUTANT(empty_is_zero, EMPTY_IS_ZERO, "an empty rank sends M = 0, not the identit
 MUTANT(no_h0, NO_H0, "ignores h0");
 MUTANT(h0_late, H0_LATE, "adds h0 to the outputs but not to the map");
 MUTANT(h0_twice, H0_TWICE, "adds h0 to the map twice");
-MUTANT(no_cu, NO_CU, "a sequence starts from the previous sequence's last state");
+MUTANT(no_cu, NO_CU,
+       "LlamaFactory #10787: a sequence starts from the previous one's last state");
+MUTANT(dropped, DROPPED,
+       "FLA #1004: each rank starts from state 0, because a wrapper drops the context");
 MUTANT(no_layout, NO_LAYOUT, "treats layout [V,K] as [K,V]");
 MUTANT(own_scale, OWN_SCALE, "errata 15: scales by K^-1/2, not by argument 'scale'");
 MUTANT(ht_early, HT_EARLY, "ht is the state before the last segment, not after it");

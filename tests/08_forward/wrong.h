@@ -16,6 +16,7 @@ enum {
     UNGATED = 1 << 19, NOTHING = 1 << 20, M_DECAY = 1 << 21, OUTWARD = 1 << 22,
     WINDOWS_TURNED = 1 << 23, WINDOW_LEFT = 1 << 24, WINDOW_EARLY = 1 << 25,
     GATE_STRIDE = 1 << 26, UNCARRIED = 1 << 27, GATE_BF16 = 1 << 28,
+    DROPPED = 1 << 29,
 };
 
 struct fore {

@@ -147,12 +147,12 @@ MUTANT(divided, "multiplies dbeta by beta / (beta + 1e-10), which is 0 at beta =
        .wy10 = &m10_divided);
 MUTANT(no_dht, "ignores dht", .flags = NO_DHT);
 MUTANT(no_dht_map, "dh_ext starts from 0 instead of dht", .m11 = &m11_no_end);
-MUTANT(head_0, "each head's dh_ext decays by head 0's gates, so all ranks but the last"
-       " get wrong gradients (as in a released library)", .m11 = &m11_head_0);
+MUTANT(head_0, "FLA #1115: each head's dh_ext decays by head 0's gates, so all ranks "
+       "but the last get wrong gradients", .m11 = &m11_head_0);
 MUTANT(uncarried, "the reverse scan starts each chunk from dS = 0",
        .c09 = &m09_uncarried);
 MUTANT(last_chunk, "sends only the map of the last chunk", .m11 = &m11_last_chunk);
-MUTANT(no_exchange, "sets dS to 0 at all cuts", .flags = NO_EXCHANGE);
+MUTANT(no_exchange, "FLA #1004: sets dS to 0 at all cuts", .flags = NO_EXCHANGE);
 MUTANT(neighbour, "dS is only dh_ext of the next segment", .flags = NEIGHBOUR);
 MUTANT(twice, "applies the farthest map twice", .flags = TWICE);
 MUTANT(no_state, "after a cut, recomputes h from 0, not from the saved state",
