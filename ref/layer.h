@@ -109,6 +109,17 @@ int kcp_layer_scan(const struct kcp_layer *layer, struct kcp_scan *a);
 const char *kcp_layer_path(const struct kcp_layer *layer, const void *args,
                            int backward);
 
+/* Returns 1 if calls with these options run a plain path, i.e. a program of stages,
+ * which takes many times as long as a fast kernel: in forward or, if `saves` is 1, in
+ * backward. Returns 0 if not, and KCP_PLAIN_UNKNOWN on a host or without a GPU. If 1,
+ * `why` (n bytes) names the path and what a fast path needs: "forward_plain: g is f32,
+ * expected bf16". The function reads the layer's storage and the call's model, types,
+ * K, V, C and options, and the GPU's architecture, but not T, N, NS, NC, R, r, plan or
+ * comm. So it returns the same on all ranks. It assumes arrays aligned to 16 bytes. */
+enum { KCP_PLAIN_UNKNOWN = -1 };
+int kcp_layer_plain(const struct kcp_layer *layer, const struct kcp_call *call,
+                    int saves, char *why, size_t n);
+
 /* ---- variants linked into this program or library
  *
  * Writes to `out` up to `max` variants of `stage` ("05", "5" or "05_affine"; NULL: any)

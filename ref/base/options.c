@@ -108,12 +108,12 @@ static int set(void *into, const struct option_row *row, const char *value)
     else if (row->kind == OPTION_WORD) {
         whole = place_of(row->expects, value);
         bad = whole < 0;
-    } else if (row->kind != OPTION_FLAG)
+    } else if (row->kind != OPTION_FLAG && row->kind != OPTION_MAYBE)
         bad = read_whole(value, row, &whole);
     const int word = (int)whole;
     if (bad)
         return -1;
-    if (row->kind == OPTION_TEXT)
+    if (row->kind == OPTION_TEXT || row->kind == OPTION_MAYBE)
         memcpy(at, &value, sizeof value);
     else if (row->kind == OPTION_REAL)
         memcpy(at, &real, sizeof real);
@@ -180,6 +180,11 @@ int options_read(const struct option_table *t, int argc, char **argv, void *into
         int none = 0;
         if (row->kind != OPTION_FLAG)
             value = value_of(argc, argv, &i, &none);
+        if (none && row->kind == OPTION_MAYBE) {
+            value = "";
+            i--;
+            none = 0;
+        }
         if (none || set(into, row, value) != 0)
             return options_refuse(why, n, row->name, value,
                                   expected(row, words, sizeof words));

@@ -13,6 +13,7 @@
 
 enum option_kind {
     OPTION_TEXT,       /* const char *, not empty */
+    OPTION_MAYBE,      /* const char *, "" if no value follows the option */
     OPTION_FLAG,       /* int, 1 if the option is given; has no value */
     OPTION_INT,        /* int, low to high */
     OPTION_WHOLE,      /* int64_t, low to high */

@@ -89,6 +89,16 @@ const char *kcp_path_alias(const char *stage, const char *kernel);
  * length, or 0 if there is no such key. */
 int kcp_path_word(const struct kcp_path *p, const char *key, char *out, size_t n);
 
+/* Returns 1 if p is NULL or a program of stages, not a kernel of chapter 18. */
+int kcp_path_is_plain(const struct kcp_path *p);
+/* plain.c: returns 1 if calls with the options, types and head sizes of `call` run a
+ * plain path on this device in forward or, if `saves` is 1, in backward. Then `why`
+ * names the path and the values that must differ for a fast path. `unlinked`: as in
+ * struct kcp_query. */
+int kcp_plain(const struct kcp_call *call, enum kcp_storage storage,
+              const struct kcp_device *device, int saves, int unlinked, char *why,
+              size_t n);
+
 /* ---- facts: the variables in conditions of paths.def and in sizes of saved.def. The
  * first two lines list members of struct kcp_call. `kda` is 1 for model KDA. saved.def
  * explains `format`, `actv`, `acc`, `states`, `exchange`; paths.def has the rest. */

@@ -78,6 +78,7 @@ static void of_nothing(struct kcp_report *rep, int i)
     REFUSES(kcp_layer_gpu(NULL, (enum kcp_storage)i, NULL, why, sizeof why));
     kcp_layer_call(NULL, NULL, NULL, NULL);
     ZERO(kcp_layer_saved(NULL, NULL));
+    ZERO(kcp_layer_plain(NULL, NULL, 1, NULL, 0) != KCP_PLAIN_UNKNOWN);
     ZERO(kcp_layer_forward_work(NULL, NULL));
     ZERO(kcp_layer_backward_work(NULL, NULL));
     ZERO(kcp_layer_conv_work(NULL, NULL));

@@ -57,6 +57,16 @@ static int sizes_of(const char *set, int out[2])
     return n;
 }
 
+/* Returns 1 if the condition of p is true for g (or beta) of type f32 but not for the
+ * type of q, as far as the condition's words tell. */
+static int needs_f32(const struct kcp_path *p, const char *of)
+{
+    char f32[16], as_q[16];
+    snprintf(f32, sizeof f32, "%s_f32", of);
+    snprintf(as_q, sizeof as_q, "%s_as_q", of);
+    return strstr(p->condition, f32) && !strstr(p->condition, as_q);
+}
+
 int case_for_path(const struct kcp_stage *s, const char *kernel,
                   const struct kcp_path *p, const struct kcp_device *d,
                   const struct options *o, int id, int K_required, struct kcase *k)
@@ -94,6 +104,8 @@ int case_for_path(const struct kcp_stage *s, const char *kernel,
                  strstr(p->condition, "bounded") ? "bounded" : "softplus", more[w]);
         char *R = strstr(words, "R=2");
         if (R && o->ranks > 1 && o->ranks < 10) R[2] = (char)('0' + o->ranks);
+        if (needs_f32(p, "g")) strcat(words, " g=f32");
+        if (needs_f32(p, "beta")) strcat(words, " beta=f32");
         if (case_parse(words, k, why, sizeof why)) continue;
         if (o->ranks && k->call.R != o->ranks && s->ranks) continue;
         if (!strncmp(s->name, "16", 2) != (m >= KCP_DPLR)) continue;

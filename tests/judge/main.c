@@ -17,7 +17,8 @@ struct command {
     const char *emit, *foreign, *backend, *reference, *words, *keep, *against;
     int64_t seed;
     int exchange, repeats, limit;
-    int list, bare, here, in_turn, exact, paths, cases, smallest;
+    int list, bare, here, in_turn, exact, cases, smallest;
+    const char *paths;
     struct kcase given[MOST_GIVEN];
 };
 
@@ -36,7 +37,7 @@ static const struct option_text texts[] = {
 static void print_usage(void)
 {
     printf("usage: kcp-check [options]\n"
-           "       kcp-check --list | --paths | --emit DIR | --foreign DIR\n"
+           "       kcp-check --list | --paths [TEXT] | --emit DIR | --foreign DIR\n"
            "                 --keep FILE | --against FILE | --exchange N [options]\n"
            "\n"
            "Judges the variants of every stage against the references.\n\n");
@@ -140,7 +141,7 @@ static int combine(const struct command *x)
 {
     const struct options *o = &x->o;
     const int ways = !!x->emit + !!x->foreign + (x->exchange >= 0) + x->list +
-                     x->paths + !!x->keep + !!x->against;
+                     !!x->paths + !!x->keep + !!x->against;
     if ((x->cases || x->smallest) && !x->paths)
         return needs(x->cases ? "--cases" : "--smallest", "--paths");
     if (ways > 1) {
@@ -289,6 +290,7 @@ static int run(int argc, char **argv)
     } else if (o->variant && !is_known(o))
         return bad("--variant", o->variant, "a check, a name of --list, or ./mine.so");
     if (x.list) return list(o);
+    if (x.paths && x.paths[0]) return paths_of_call(x.paths);
     if (x.paths) return paths_print(o, x.cases, x.smallest);
     for (int i = 0; x.emit && i < o->ngiven; i++)
         if (case_fits(&o->given[i], o)) return 2;

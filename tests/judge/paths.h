@@ -59,6 +59,9 @@ void paths_close(const struct kcp_stage *s, const struct options *o,
  * reference. */
 const struct kcp_variant *paths_forward_before(const struct kcp_variant *back,
                                                const struct kcp_forward *a, int id);
+/* path_call.c: prints the paths of one call, given as words, on each architecture.
+ * Returns an exit status. */
+int paths_of_call(const char *text);
 /* Prints the table of o->stage, or of all stages, as TSV. With `cases`, adds the
  * numbers of the cases that reach each row; with `smallest`, adds a small case's text.
  * Returns an exit status. */

@@ -1,0 +1,169 @@
+/* plain.c -- tells whether calls with given options run a plain path, and why.
+ *
+ * Book: chapter 08, "Paths".  Checked by: tests/08_forward/plain.c.
+ * Next: ../layer.h, kcp_layer_plain.
+ *
+ * A plain path is a program of stages, which takes many times as long as a kernel of
+ * chapter 18. This file reads only values that all ranks have in common (types, sizes
+ * of a head, options, architecture), never a rank's tokens, so all ranks decide alike,
+ * e.g. to call another library. */
+#include "checked.h"
+#include "paths.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* A call on a device. The members that differ between ranks have fixed values. */
+struct asked {
+    struct kcp_call call;
+    enum kcp_storage storage;
+    struct kcp_device device;
+};
+
+/* ---- what a call may need for a fast path: each function changes one value */
+static void fix_arch(struct asked *x) { x->device.arch = 90; }
+static void fix_q(struct asked *x) { x->storage = KCP_BF16; }
+static void fix_g(struct asked *x) { x->call.g_type = KCP_AS_Q; }
+static void fix_beta(struct asked *x) { x->call.beta_type = KCP_AS_Q; }
+static void fix_C(struct asked *x) { x->call.C = 64; }
+static void fix_save(struct asked *x) { x->call.save = KCP_RECOMPUTE; }
+
+static void fix_K(struct asked *x)
+{
+    x->call.K = x->call.K <= 64 ? 64 : 128;
+    if (x->call.model != KCP_GDN) x->call.KG = x->call.K;
+}
+
+static void fix_V(struct asked *x) { x->call.V = x->call.K <= 64 ? 64 : 128; }
+
+static void tell_arch(const struct asked *x, char *s, size_t n)
+{
+    snprintf(s, n, "sm_%d", x->device.arch);
+}
+
+static void tell_q(const struct asked *x, char *s, size_t n)
+{
+    snprintf(s, n, "%s", kcp_type_name(kcp_type_of(&x->call, KCP_ACTV, x->storage)));
+}
+
+static void tell_g(const struct asked *x, char *s, size_t n)
+{
+    snprintf(s, n, "%s", kcp_type_name(kcp_type_of(&x->call, KCP_G, x->storage)));
+}
+
+static void tell_beta(const struct asked *x, char *s, size_t n)
+{
+    snprintf(s, n, "%s", kcp_type_name(kcp_type_of(&x->call, KCP_BETA, x->storage)));
+}
+
+static void tell_K(const struct asked *x, char *s, size_t n)
+{
+    snprintf(s, n, "%d", x->call.K);
+}
+
+static void tell_V(const struct asked *x, char *s, size_t n)
+{
+    snprintf(s, n, "%d", x->call.V);
+}
+
+static void tell_C(const struct asked *x, char *s, size_t n)
+{
+    snprintf(s, n, "%d", x->call.C);
+}
+
+static void tell_save(const struct asked *x, char *s, size_t n)
+{
+    snprintf(s, n, "mode %d", x->call.save);
+}
+
+static const struct {
+    const char *name;
+    void (*fix)(struct asked *);
+    void (*tell)(const struct asked *, char *, size_t);
+} fixes[] = {
+    { "the GPU", fix_arch, tell_arch }, { "q", fix_q, tell_q }, { "g", fix_g, tell_g },
+    { "beta", fix_beta, tell_beta }, { "K", fix_K, tell_K }, { "V", fix_V, tell_V },
+    { "C", fix_C, tell_C }, { "save", fix_save, tell_save },
+};
+enum { FIXES = sizeof fixes / sizeof *fixes };
+
+/* Returns the path of a pass, or NULL. Forward sets *format, which backward reads. */
+static const struct kcp_path *path_of(const struct asked *x, int backward, int saved,
+                                      int *format, int unlinked)
+{
+    const struct kcp_query q = {
+        .stage = backward ? "13_backward" : "08_forward", .storage = x->storage,
+        .call = &x->call, .device = &x->device, .saved = saved,
+        .format = backward ? *format : 0, .unlinked = unlinked };
+    const struct kcp_path *p = kcp_path_find(&q, NULL, NULL, 0);
+    if (!backward) *format = p ? p->format : 0;
+    return p;
+}
+
+int kcp_path_is_plain(const struct kcp_path *p)
+{
+    char stage[40];
+    return !p || kcp_path_word(p, "02", stage, sizeof stage) > 0;
+}
+
+/* Returns 1 if a pass of x is plain. Sets *p to the path of the first such pass. */
+static int is_plain(const struct asked *x, int saves, int unlinked,
+                    const struct kcp_path **p)
+{
+    int format = 0;
+    *p = path_of(x, 0, saves, &format, unlinked);
+    if (kcp_path_is_plain(*p) || !saves) return kcp_path_is_plain(*p);
+    *p = path_of(x, 1, saves, &format, unlinked);
+    return kcp_path_is_plain(*p);
+}
+
+/* Returns x with all changes whose bits are in `bits`. */
+static struct asked fixed(const struct asked *x, unsigned bits)
+{
+    struct asked y = *x;
+    for (int i = 0; i < FIXES; i++)
+        if (bits >> i & 1) fixes[i].fix(&y);
+    return y;
+}
+
+int kcp_plain(const struct kcp_call *call, enum kcp_storage storage,
+              const struct kcp_device *device, int saves, int unlinked, char *why,
+              size_t n)
+{
+    struct asked x = { *call, storage, *device };
+    const struct kcp_path *p, *other;
+    unsigned bits = (1u << FIXES) - 1;
+    x.call.plan = NULL;
+    x.call.comm = NULL;
+    x.call.T = x.call.N = x.call.NS = x.call.NC = x.call.R = 1;
+    x.call.r = x.call.strip_chunks = 0;
+    if (n) why[0] = 0;
+    if (!is_plain(&x, saves, unlinked, &p)) return 0;
+    struct asked y = fixed(&x, bits);
+    int at = snprintf(why, n, "%s", p ? p->name : "no path");
+    if (is_plain(&y, saves, unlinked, &other)) return 1;
+    for (int i = 0; i < FIXES; i++) {                /* keep only necessary changes */
+        y = fixed(&x, bits & ~(1u << i));
+        if (!is_plain(&y, saves, unlinked, &other)) bits &= ~(1u << i);
+    }
+    y = fixed(&x, bits);
+    for (int i = 0, first = 1; i < FIXES; i++) {
+        char found[24], expected[24];
+        if (!(bits >> i & 1) || at < 0 || (size_t)at >= n) continue;
+        fixes[i].tell(&x, found, sizeof found);
+        fixes[i].tell(&y, expected, sizeof expected);
+        at += snprintf(why + at, n - (size_t)at, "%s %s is %s, expected %s",
+                       first ? ":" : ";", fixes[i].name, found, expected);
+        first = 0;
+    }
+    return 1;
+}
+
+int kcp_layer_plain(const struct kcp_layer *layer, const struct kcp_call *call,
+                    int saves, char *why, size_t n)
+{
+    struct kcp_device d;
+    if (!layer || !call || (!why && n)) return KCP_PLAIN_UNKNOWN;
+    if (layer->where != KCP_DEVICE || kcp_device_here(&d)) return KCP_PLAIN_UNKNOWN;
+    return kcp_plain(call, layer->storage, &d, saves, 0, why, n);
+}

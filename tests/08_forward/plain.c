@@ -1,0 +1,54 @@
+/* plain.c -- checks which calls are said to run a plain path, and the reason.
+ *
+ * Book: chapter 08, "Paths".  Checked by: itself, and tests/cli/cases.tsv.
+ * Next: ../../ref/core/plain.c. */
+#include "core/paths.h"
+#include "tests/judge/judge.h"
+
+#include <string.h>
+
+static int plain(struct kcp_report *rep)
+{
+    const struct kcp_device h200 = { 90, 132, 232448, 1, 0 };
+    const struct kcp_device b200 = { 100, 148, 232448, 1, 0 };
+    const struct {
+        int K, V, C, g, f32, saves;
+        const struct kcp_device *d;
+        const char *why;                     /* NULL: not plain */
+    } is[] = {
+        { 128, 128, 64, KCP_AS_Q, 0, 1, &h200, NULL },
+        { 64, 64, 64, KCP_TYPE_BF16, 0, 1, &h200, NULL },
+        { 128, 64, 64, KCP_AS_Q, 0, 0, &h200, NULL },
+        { 128, 64, 64, KCP_AS_Q, 0, 1, &h200,
+          "backward_chunks_stages: V is 64, expected 128" },
+        { 128, 128, 64, KCP_TYPE_F16, 0, 0, &h200,
+          "forward_plain: g is f16, expected bf16" },
+        { 128, 128, 32, KCP_AS_Q, 0, 1, &h200, "forward_plain: C is 32, expected 64" },
+        { 96, 96, 64, KCP_AS_Q, 0, 1, &h200,
+          "forward_plain: K is 96, expected 128; V is 96, expected 128" },
+        { 128, 128, 64, KCP_AS_Q, 1, 1, &h200,
+          "forward_plain_f32: q is f32, expected bf16" },
+        { 128, 128, 64, KCP_AS_Q, 0, 1, &b200,
+          "forward_stages: the GPU is sm_100, expected sm_90" },
+        { 300, 128, 64, KCP_AS_Q, 0, 0, &h200, "no path: K is 300, expected 128" } };
+    for (size_t i = 0; i < sizeof is / sizeof *is; i++)
+        for (int model = KCP_KDA; model <= KCP_GDN; model++) {
+            char why[300];
+            struct kcp_call c = { .H = 2, .HV = 4, .K = is[i].K, .V = is[i].V,
+                .C = is[i].C, .KG = model ? 1 : is[i].K, .g_type = is[i].g,
+                .model = model };
+            const enum kcp_storage q = is[i].f32 ? KCP_F32 : KCP_BF16;
+            const int found = kcp_plain(&c, q, is[i].d, is[i].saves, 1, why,
+                                        sizeof why);
+            EXPECT(rep, found == (is[i].why != NULL) &&
+                   !strcmp(why, is[i].why ? is[i].why : ""), "call %zu, model %d: %s",
+                   i, model, why);
+            /* members that differ between ranks change nothing */
+            c.T = 1 << 20; c.N = 3; c.NS = 7; c.NC = 99; c.R = 4; c.r = 2;
+            EXPECT(rep, kcp_plain(&c, q, is[i].d, is[i].saves, 1, NULL, 0) == found,
+                   "call %zu: the answer depends on a rank's tokens", i);
+        }
+    return KCP_OK;
+}
+KCP_CHECK(check_08_plain) = { "08_forward", "plain",
+    "a call whose path is a program of stages is named with the reason", plain };
