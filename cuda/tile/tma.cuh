@@ -45,8 +45,8 @@ static __device__ __forceinline__ void tma_store_wait_read(void)
 }
 
 // cp.async.bulk.multicast, called by one thread of a cluster of two blocks: copies to
-// the shared-memory offset of `to` in both blocks. Before the call, each block must
-// have announced the bytes at its own `bar` and released the destination.
+// the shared-memory offset of `to` in both blocks, which must have released it. A block
+// may announce the bytes at its `bar` later: the phase waits for that arrival, too.
 static __device__ __forceinline__ void tma_load_1d_multicast(void *to, const void *from,
                                                              uint32_t bytes,
                                                              uint64_t *bar)

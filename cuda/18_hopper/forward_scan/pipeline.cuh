@@ -310,7 +310,7 @@ static __device__ __forceinline__ void tma_load_stage(
 
 //> v-rows
 // With `lanes` lanes, copies a token range's rows of v chunk by chunk, 16 bytes per
-// lane. The rows are too short and too many for TMA. Rows past the end become 0.
+// lane. TMA could neither pad the rows nor set rows past the sequence's end to 0.
 template <int WGS, int lanes>
 struct v_rows {
     const bf16 *v;                       // this lane's 16 bytes of the chunk's row 0
