@@ -63,29 +63,31 @@ static void recurrence_backward(struct outputs *y)
         }
 }
 
-/* ---- 2. All n tokens of a chunk at once: G is the running sum of g; A = (I + L)^-1 */
+/* ---- 2. All n tokens of a chunk at once: G is the running sum of g, in base two */
 struct chunk {
     int t0, n;
-    double G[C][K], kk[C][C], qk[C][C], A[C][C], u[C][V], w[C][K], h[K][V], v_new[C][V];
+    double G[C][K], kk[C][C], Aqk[C][C], A[C][C], u[C][V], w[C][K], kg[C][K];
+    double qg[C][K], h[K][V], v_new[C][V];      /* h: the state at the chunk's start */
 };
 
 static double decay(const struct chunk *c, int i, int j, int p)
 {
-    return exp(c->G[i][p] - c->G[j][p]);                     /* at most 1 for i >= j */
+    return exp2(c->G[i][p] - c->G[j][p]);                    /* at most 1 for i >= j */
 }
 
-/* kk_ij = k_i . k_j and qk_ij = scale q_i . k_j, each with the decay from token j to i;
- * L_ij = beta_i kk_ij for j < i; u = A (beta v); w = A (beta e^G k). */
+/* kk_ij = k_i . k_j and Aqk_ij = scale q_i . k_j, each decayed from token j to i;
+ * L_ij = beta_i kk_ij for j < i; A = (I + L)^-1; u = A (beta v); w = A (beta 2^G k);
+ * kg = 2^(G_last - G) k; qg = 2^G q. */
 static void prepare(struct chunk *c, int t0, int n)
 {
     *c = (struct chunk){ .t0 = t0, .n = n };
     for (int i = 0; i < n; i++) {
         for (int p = 0; p < K; p++)
-            c->G[i][p] = x.g[t0 + i][p] + (i ? c->G[i - 1][p] : 0);
+            c->G[i][p] = x.g[t0 + i][p] / log(2) + (i ? c->G[i - 1][p] : 0);
         for (int j = 0; j <= i; j++)
             for (int p = 0; p < K; p++) {
                 const double kD = x.k[t0 + j][p] * decay(c, i, j, p);
-                c->qk[i][j] += scale * x.q[t0 + i][p] * kD;
+                c->Aqk[i][j] += scale * x.q[t0 + i][p] * kD;
                 c->kk[i][j] += x.k[t0 + i][p] * kD;
             }
         for (int j = 0; j <= i; j++) {
@@ -95,50 +97,51 @@ static void prepare(struct chunk *c, int t0, int n)
             const double a = c->A[i][j] * x.beta[t0 + j];
             for (int m = 0; m < V; m++) c->u[i][m] += a * x.v[t0 + j][m];
             for (int p = 0; p < K; p++)
-                c->w[i][p] += a * exp(c->G[j][p]) * x.k[t0 + j][p];
+                c->w[i][p] += a * exp2(c->G[j][p]) * x.k[t0 + j][p];
         }
     }
+    for (int i = 0; i < n; i++)
+        for (int p = 0; p < K; p++) {
+            c->kg[i][p] = decay(c, n - 1, i, p) * x.k[t0 + i][p];
+            c->qg[i][p] = exp2(c->G[i][p]) * x.q[t0 + i][p];
+        }
 }
 
-/* Advances X [K,W], a state or [h | M], by a chunk: y = [u | 0] - w X, where u has V
- * columns; then X <- e^G_last X + (e^(G_last - G) k)^T y. Columns are independent. */
-static void advance(const struct chunk *c, int W, double X[K][W], double y[C][W])
+/* Advances S [K,W], a state or [h | M], by a chunk: v_new = [u | 0] - w S, then
+ * S <- 2^G_last S + kg^T v_new; u has V columns. Columns are independent. */
+static void advance(const struct chunk *c, int W, double S[K][W], double v_new[C][W])
 {
-    const int last = c->n - 1;
     for (int j = 0; j < W; j++) {
         for (int i = 0; i < c->n; i++) {
-            y[i][j] = j < V ? c->u[i][j] : 0;
-            for (int p = 0; p < K; p++) y[i][j] -= c->w[i][p] * X[p][j];
+            v_new[i][j] = j < V ? c->u[i][j] : 0;
+            for (int p = 0; p < K; p++) v_new[i][j] -= c->w[i][p] * S[p][j];
         }
         for (int p = 0; p < K; p++) {
-            X[p][j] *= exp(c->G[last][p]);
-            for (int i = 0; i < c->n; i++)
-                X[p][j] += decay(c, last, i, p) * x.k[c->t0 + i][p] * y[i][j];
+            S[p][j] *= exp2(c->G[c->n - 1][p]);
+            for (int i = 0; i < c->n; i++) S[p][j] += c->kg[i][p] * v_new[i][j];
         }
     }
 }
 
-/* Adjoint of advance: dU = (e^(G_last - G) k) dS + qk^T dO; y = A^T dU, so dv = beta y;
- * dS <- e^G_last dS + scale (e^G q)^T dO - w^T dU. */
+/* Adjoint of advance: dU = kg dS + Aqk^T dO; y = A^T dU, so dv = beta y;
+ * dS <- 2^G_last dS + scale qg^T dO - w^T dU. */
 static void retreat(const struct chunk *c, state dS, double y[C][V])
 {
     const int n = c->n, last = n - 1, t0 = c->t0;
     for (int j = 0; j < V; j++) {
         double dU[C] = { 0 };
         for (int i = 0; i < n; i++) {
-            for (int p = 0; p < K; p++)
-                dU[i] += decay(c, last, i, p) * x.k[t0 + i][p] * dS[p][j];
-            for (int m = i; m < n; m++) dU[i] += c->qk[m][i] * x.dO[t0 + m][j];
+            for (int p = 0; p < K; p++) dU[i] += c->kg[i][p] * dS[p][j];
+            for (int m = i; m < n; m++) dU[i] += c->Aqk[m][i] * x.dO[t0 + m][j];
         }
         for (int i = 0; i < n; i++) {
             y[i][j] = 0;
             for (int m = i; m < n; m++) y[i][j] += c->A[m][i] * dU[m];
         }
         for (int p = 0; p < K; p++) {
-            dS[p][j] *= exp(c->G[last][p]);
+            dS[p][j] *= exp2(c->G[last][p]);
             for (int i = 0; i < n; i++)
-                dS[p][j] += scale * exp(c->G[i][p]) * x.q[t0 + i][p] * x.dO[t0 + i][j] -
-                            c->w[i][p] * dU[i];
+                dS[p][j] += scale * c->qg[i][p] * x.dO[t0 + i][j] - c->w[i][p] * dU[i];
         }
     }
 }
@@ -150,15 +153,15 @@ static void through_states(const struct chunk *c, int i, state dS, double y[C][V
     const int t = c->t0 + i, last = c->n - 1;
     for (int j = 0; j < V; j++) {
         double error = x.v[t][j];
-        for (int p = 0; p < K; p++) error -= exp(c->G[i][p]) * x.k[t][p] * c->h[p][j];
+        for (int p = 0; p < K; p++) error -= exp2(c->G[i][p]) * x.k[t][p] * c->h[p][j];
         d->dv[t][j] = x.beta[t] * y[i][j];
         d->dbeta[t] += y[i][j] * error;
     }
     for (int p = 0; p < K; p++) {
         double q = 0, k_out = 0, k_in = 0;
         for (int j = 0; j < V; j++) {
-            q += scale * exp(c->G[i][p]) * x.dO[t][j] * c->h[p][j];
-            k_out -= x.beta[t] * exp(c->G[i][p]) * y[i][j] * c->h[p][j];
+            q += scale * exp2(c->G[i][p]) * x.dO[t][j] * c->h[p][j];
+            k_out -= x.beta[t] * exp2(c->G[i][p]) * y[i][j] * c->h[p][j];
             k_in += decay(c, last, i, p) * c->v_new[i][j] * dS[p][j];
         }
         d->dq[t][p] += q;
@@ -168,21 +171,21 @@ static void through_states(const struct chunk *c, int i, state dS, double y[C][V
     }
 }
 
-/* Adds the gradients that pass through qk_im and L_im, for a pair of tokens m <= i. */
+/* Adds the gradients that pass through Aqk_im and L_im, for a pair of tokens m <= i. */
 static void through_pair(const struct chunk *c, int i, int m, double y[C][V],
                          double dG[C][K], struct outputs *d)
 {
     const int t = c->t0 + i, s = c->t0 + m;
-    double dqk = 0, dL = 0;
+    double dAqk = 0, dL = 0;
     for (int j = 0; j < V; j++) {
-        dqk += scale * x.dO[t][j] * c->v_new[m][j];
+        dAqk += scale * x.dO[t][j] * c->v_new[m][j];
         dL -= m < i ? y[i][j] * c->v_new[m][j] : 0;
     }
     d->dbeta[t] += dL * c->kk[i][m];
     for (int p = 0; p < K; p++) {
         const double D = decay(c, i, m, p);
-        const double row = dqk * x.q[t][p] + dL * x.beta[t] * x.k[t][p];
-        d->dq[t][p] += dqk * x.k[s][p] * D;
+        const double row = dAqk * x.q[t][p] + dL * x.beta[t] * x.k[t][p];
+        d->dq[t][p] += dAqk * x.k[s][p] * D;
         d->dk[t][p] += dL * x.beta[t] * x.k[s][p] * D;
         d->dk[s][p] += row * D;
         dG[i][p] += row * x.k[s][p] * D;
@@ -193,34 +196,34 @@ static void through_pair(const struct chunk *c, int i, int m, double y[C][V],
 static void chunk_gradients(const struct chunk *c, state dS, double y[C][V],
                             struct outputs *d)
 {
-    double dG[C][K] = { { 0 } };
+    double dG[C][K] = { { 0 } };                /* the gradient of ln(2) G */
     const int last = c->n - 1;
     for (int i = 0; i <= last; i++) through_states(c, i, dS, y, dG, d);
     for (int i = 0; i <= last; i++)
         for (int m = 0; m <= i; m++) through_pair(c, i, m, y, dG, d);
     for (int p = 0; p < K; p++) {
         double sum = 0;                         /* dg_i = sum of dG_j, j >= i */
-        for (int j = 0; j < V; j++) sum += exp(c->G[last][p]) * c->h[p][j] * dS[p][j];
+        for (int j = 0; j < V; j++) sum += exp2(c->G[last][p]) * c->h[p][j] * dS[p][j];
         for (int i = last; i >= 0; i--) d->dg[c->t0 + i][p] = sum += dG[i][p];
     }
 }
 
 /* ---- 3. A rank: its chunks, its map, and the states that its neighbours send */
-/* S_out = M S + h and dS_in = M^T dS + dh; X = [h | M]. */
-struct map { double X[K][V + K], dh[K][V]; };
+/* S_out = M S + h and dS_in = M^T dS + dh. */
+struct map { double hM[K][V + K], dh[K][V]; };                          /* [h | M] */
 struct rank { int r, n; struct chunk c[T / C + 1]; struct map map; state S, dS; };
 
 /* Computes [h | M] by a scan from [0 | I], and dh by the adjoint scan from 0. */
 static void rank_map(struct rank *me)
 {
-    double y[C][V + K], z[C][V];
-    for (int i = 0; i < K; i++) me->map.X[i][V + i] = 1;
-    for (int n = 0; n < me->n; n++) advance(&me->c[n], V + K, me->map.X, y);
-    for (int n = me->n - 1; n >= 0; n--) retreat(&me->c[n], me->map.dh, z);
+    double v_new[C][V + K], y[C][V];
+    for (int i = 0; i < K; i++) me->map.hM[i][V + i] = 1;
+    for (int n = 0; n < me->n; n++) advance(&me->c[n], V + K, me->map.hM, v_new);
+    for (int n = me->n - 1; n >= 0; n--) retreat(&me->c[n], me->map.dh, y);
 }
 
 /* Computes the rank's outputs and gradients from the received S and dS.
- * o_i = scale (e^G q_i)^T h + sum_{m<=i} qk_im v_new_m; h is the first state. */
+ * o_i = scale qg_i^T h + sum_{m<=i} Aqk_im v_new_m; h is the first state. */
 static void rank_tokens(struct rank *me, struct outputs *y)
 {
     double z[C][V];
@@ -231,8 +234,8 @@ static void rank_tokens(struct rank *me, struct outputs *y)
             for (int j = 0; j < V; j++) {
                 double o = 0;
                 for (int p = 0; p < K; p++)
-                    o += scale * exp(c->G[i][p]) * x.q[c->t0 + i][p] * c->h[p][j];
-                for (int m = 0; m <= i; m++) o += c->qk[i][m] * c->v_new[m][j];
+                    o += scale * c->qg[i][p] * c->h[p][j];
+                for (int m = 0; m <= i; m++) o += c->Aqk[i][m] * c->v_new[m][j];
                 y->o[c->t0 + i][j] = o;
             }
     }
@@ -256,9 +259,9 @@ static void apply(const struct map *m, int back, state in, state out)
     state S;
     for (int i = 0; i < K; i++)
         for (int j = 0; j < V; j++) {
-            S[i][j] = back ? m->dh[i][j] : m->X[i][j];
+            S[i][j] = back ? m->dh[i][j] : m->hM[i][j];
             for (int p = 0; p < K; p++)
-                S[i][j] += (back ? m->X[p][V + i] : m->X[i][V + p]) * in[p][j];
+                S[i][j] += (back ? m->hM[p][V + i] : m->hM[i][V + p]) * in[p][j];
         }
     memcpy(out, S, sizeof S);
 }

@@ -27,7 +27,7 @@ def journey():
             for c in range(count):
                 box(left[r] + c * (w + 4), y, w, h, ink)
 
-    left, number = (96, 304, 512), "\u2070\u00b9\u00b2"
+    left, number = (96, 304, 512), "\u2080\u2081\u2082"
     thirds = [(r, c, left[r] + 32 + c * 68) for r in range(3) for c in range(3)]
     for r in range(3):
         text(left[r] + 100, 16, "GPU %d" % r, "middle")
@@ -51,8 +51,8 @@ def journey():
     for x0, x1, y in (246, 334, 196), (216, 524, 200), (454, 542, 196):
         arrow(x0, 152, x1, y, "b")
     boxes(204, 1, 24, "b")
-    for r, state in enumerate(("starts from 0", "S = h\u2070",
-                               "S = M\u00b9 h\u2070 + h\u00b9")):
+    for r, state in enumerate(("starts from 0", "S = h\u2080",
+                               "S = M\u2081 h\u2080 + h\u2081")):
         mono(left[r] + 100, 221, state)
     label(262, "outputs", "04, 08")
     boxes(254, 3, 20, "c")

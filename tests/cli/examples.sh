@@ -44,7 +44,7 @@ done
 # kcp_in_one_file.c must pass, and a copy that uses M instead of M^T in backward must fail.
 one=book/examples/kcp_in_one_file.c
 W=$(mktemp -d) && trap 'rm -rf "$W"' EXIT
-sed 's/m->X\[p\]\[V + i\]/m->X[i][V + p]/' $one >"$W/wrong.c"
+sed 's/m->hM\[p\]\[V + i\]/m->hM[i][V + p]/' $one >"$W/wrong.c"
 cmp -s $one "$W/wrong.c" && fail "$one: the line with M^T was not found"
 for f in "$PWD/$one" "$W/wrong.c"; do
     (cd "$W" && cc -O2 "$f" -lm -lpthread && ./a.out) >"$W/out" 2>&1
