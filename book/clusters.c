@@ -33,35 +33,36 @@ static void floors(void)
     }
 }
 
-static void forms(const char *name, struct wire w)
+static void forms(const char *name, struct wire w, struct wire all)
 {
-    printf("%s: %.0f us per message, %.0f GB/s; microseconds until the last rank\n"
+    printf("%s: %.1f us per message, %.0f GB/s; microseconds until the last rank\n"
            "has its state\n", name, w.a, w.bw / 1e3);
-    printf("  R   all-gather       chain   pipelined x8        scan\n");
+    printf("  R   all-gather       chain   pipelined x4        scan\n");
     for (int R = 2; R <= 64; R *= 2)
-        printf("%3d %12.0f %11.0f %14.0f %11.0f\n", R, gather(w, R), chain(w, R, 1),
-               chain(w, R, 8), scan(w, R, 1));
+        printf("%3d %12.0f %11.0f %14.0f %11.0f\n", R, gather(all, R), chain(w, R, 1),
+               chain(w, R, 4), scan(w, R, 1));
 }
 
-/* Evaluates chapter 07's formulas for ranks in one node, with two measured times of
- * chapter 07: 11.2 us to apply a map, and 10.7 us to compose two maps. */
-static void forms_measured(void)
+/* Prints the model's constants and times that chapter 20's text quotes. */
+static void values(void)
 {
-    const double apply = 11.2, compose = 10.7, state = B() / inside.bw;
-    const double map = (B() + BM()) / inside.bw, a = inside.a;
-    printf("inside a node, with %.1f us to apply a map and %.1f to compose two, as "
-           "measured\n", apply, compose);
-    printf("  R   all-gather       chain   pipelined x8        scan\n");
-    for (int R = 4; R <= 64; R *= 2) {
-        const double every = fmax(state, apply) / 8, folds = (R - 2) * apply;
-        const double all = a + (R - 1) * map + folds, hops = (R - 1) * (a + state);
-        const double piped = (R - 1) * (a + state / 8) + folds / 8 + 7 * every;
-        const double tree = log2(R) * (a + map) + 2 * (log2(R) - 1) * compose;
-        printf("%3d %12.0f %11.0f %14.0f %11.0f\n", R, all, hops + folds, piped, tree);
-        if (R == 4)
-            printf("@20/gather_four %.0f\n@20/chain_four %.0f\n@20/scan_four %.0f\n",
-                   all, hops + folds, tree);
-    }
+    printf("@20/a %.1f\n@20/bw %.0f\n@20/a_all %.1f\n@20/bw_all %.0f\n@20/a_far %.0f\n"
+           "@20/bw_far %.0f\n@20/apply %.1f\n@20/compose %.1f\n", inside.a,
+           inside.bw * 1e-3, gathered.a, gathered.bw * 1e-3, between.a,
+           between.bw * 1e-3, t_MS(), t_MM());
+    printf("@20/gather_four %.0f\n@20/chain_four %.0f\n@20/pipe_four %.0f\n"
+           "@20/scan_four %.0f\n@20/gather_far %.0f\n@20/chain_far %.0f\n",
+           gather(gathered, 4), chain(inside, 4, 1), chain(inside, 4, 4),
+           scan(inside, 4, 1), gather(between, 4), chain(between, 4, 1));
+    printf("@20/in_node %.0f\n@20/over_nodes %.0f\n@20/last %.0f\n@20/two128 %.3f\n"
+           "@20/one128 %.3f\n@20/two1024 %.3f\n", scan(inside, 8, 1),
+           scan(between, 16, 8), inside.a + B() / inside.bw + t_MS(),
+           two_levels(128, 8) * 1e-3, scan(between, 128, 1) * 1e-3,
+           two_levels(1024, 8) * 1e-3);
+    printf("@20/message %.1f\n", inside.a + B() / inside.bw);
+    int R = 2;
+    while (scan(inside, R, 1) > chain(inside, R, 1)) R *= 2;
+    printf("@20/scan_from %d\n", R);
 }
 
 /* Prints a table, and between its rows the values that chapter 20's text quotes. */
@@ -87,6 +88,9 @@ static void levels(double tokens)
         if (R == 2) printf("@20/twice %.2f\n", all / total);
         if (R == 4) printf("@20/hidden4 %.1f\n", 100 * two / total);
         if (R == 64) printf("@20/hidden64 %.0f\n", 100 * two / total);
+        if (R == 128)
+            printf("@20/total128 %.3f\n@20/share128 %.0f\n", total,
+                   100 * all / (R * total));
         if (R == 4096) printf("@20/far %.2f\n", two);
         if (!meet && two > t_main + t_sum) {
             meet = R;
@@ -101,17 +105,14 @@ int main(void)
     floors();
     printf(
         "== 19-forms\n%.0f heads, K = V = %.0f, single precision: %.0f MiB of "
-        "states, as many MiB\nof matrices; applying a map takes %.1f us and composing "
-        "two %.1f us at %.0f TFLOP/s\n\n",
-        HV, K, B() / 1048576, t_MS(), t_MM(), rate / 1e6);
-    forms("inside a node", inside);
+        "states, as many MiB\nof matrices; applying a map takes %.1f us, composing two "
+        "%.1f us;\nan all-gather inside a node: %.1f us, %.0f GB/s\n\n",
+        HV, K, B() / 1048576, t_MS(), t_MM(), gathered.a, gathered.bw / 1e3);
+    forms("inside a node", inside, gathered);
     printf("\n");
-    forms("between nodes", between);
-    printf("\n");
-    forms_measured();
+    forms("between nodes", between, between);
+    values();
     levels(1 << 20);
-    printf("@20/a %.0f\n@20/bw %.0f\n@20/a_far %.0f\n@20/bw_far %.0f\n", inside.a,
-           inside.bw * 1e-3, between.a, between.bw * 1e-3);
     /* Ulysses on four ranks: each rank sends 3/4 of its q, k, v, g and beta in bf16. */
     printf("@20/inputs %.0f\n", 0.75 * 65536 / 4 * 32 * (4 * 128 * 2 + 2) / 1048576);
     return 0;

@@ -15,6 +15,7 @@ from records import read_tsv, results    # noqa: E402
 
 TIMES = "us us_p10 replay unsent unsent_beside front sum exchange main gather_us"
 RANKS = 4
+H200_RUN = [f for f in results() if f.endswith("2026-11-21-c7198c2-4gpu.tsv")][0]
 
 
 class Row:
@@ -178,6 +179,79 @@ def eight():
                 eight_halved="%.0f" % halved, eight_hop="%.1f" % (exchange / 7))
 
 
+def line_through(points):
+    """Fits t = a + bytes / bw by least squares. Returns a in us, bw in bytes per us."""
+    x, y = ([float(p[i]) for p in points] for i in (0, 1))
+    mx, my = sum(x) / len(x), sum(y) / len(y)
+    slope = (sum((u - mx) * (v - my) for u, v in zip(x, y)) /
+             sum((u - mx) ** 2 for u in x))
+    return my - slope * mx, 1 / slope
+
+
+def wires():
+    """Fits messages and all-gathers on four H200s. The model has these fits, rounded."""
+    lines = [line.rstrip("\n").split("\t") for line in open("book/data/collectives.tsv")
+             if line[0].isdigit()]
+    payload = [float(c[0].split()[0]) * 1024 ** (1 + ("MiB" in c[0])) for c in lines]
+    model = open("tests/20_clusters/model.h").read()
+    print("== 20-fit\ntimes on four H200s, and the line fitted to them; microseconds\n")
+    print("what                            bytes received       time       line")
+    for name, what, least, column, times in (
+            ("inside", "a message", 2 << 20, 3, 0.5),
+            ("gathered", "an all-gather of four", 3 << 20, 1, RANKS - 1)):
+        points = [(b * times, float(c[column])) for b, c in zip(payload, lines)]
+        a, bw = line_through([p for p in points if p[0] >= least])
+        for size, us in points:
+            print("%-30s %12.0f KiB %10.1f %10s" % (
+                what, size / 1024, us,
+                "%.1f" % (a + size / bw) if size >= least else "-"))
+        if "%s = { %.1f, %.0fe3 }" % (name, a, bw / 1e3) not in model:
+            sys.exit("parts.py: tests/20_clusters/model.h: expected %s = { %.1f, %.0fe3 }"
+                     % (name, a, bw / 1e3))
+
+
+def four():
+    """Compares the model's forms on four ranks with whole passes."""
+    model = open("tests/20_clusters/model.h").read()
+    (a, bw), (all_a, all_bw) = (
+        [float(x) for x in model.split(name + " = { ")[1].split(" }")[0].split(", ")]
+        for name in ("inside", "gathered"))
+    apply, compose = (float(model.split(name + "(void) { return ")[1].split(";")[0])
+                      for name in ("t_MS", "t_MM"))
+    state = 4 * 32 * 128 * 128                   # bytes; a map has two such matrices
+    block = state / 4 / bw
+    us = {"chain": 3 * (a + state / bw) + 2 * apply,
+          "all_gather": all_a + 3 * 2 * state / all_bw + 2 * apply,
+          "scan": 2 * (a + 2 * state / bw) + 2 * compose,
+          "pipeline": 3 * (a + block) + apply / 2 + 3 * max(block, apply / 4)}
+    print("== 20-forms\nthe exchange of a forward of KDA on four GPUs, 32 heads, nothing "
+          "kept, by form:\nthe model, and medians of the slowest rank, which include the "
+          "wait for a later rank;\nmicroseconds, and in brackets the difference from the "
+          "chain\n")
+    runs = [(newest(case, form="chain", file=file).file, case) for case, file in (
+        ("kda_4x1_bare", H200_RUN), ("kda_4x1_t131072_bare", None))]
+    rows = [[newest(case, form=form, file=file) for form in us] for file, case in runs]
+    print("form              model" + "".join("%17s" % ("4 " + r[0].card) for r in rows))
+    for i, form in enumerate(us):
+        cells = [us[form] - us["chain"]] + [r[i].exchange - r[0].exchange for r in rows]
+        all_us = [us[form]] + [r[i].exchange for r in rows]
+        print("%-12s" % form + "".join("%10.0f (%+4.0f)" % c for c in zip(all_us, cells)))
+        say(**{"%s_%s" % (form, r[0].card): "%.0f" % r[i].exchange for r in rows})
+        say(**{"%s_more_%s" % (form, r[0].card): "%.0f" % (r[i].exchange - r[0].exchange)
+               for r in rows})
+    for r in rows:
+        print("in the pass: the gather alone %.0f us on 4 %s" % (r[1].gather_us, r[1].card))
+    r, chain = rows[0][0], us.pop("chain")
+    before, work = r.front, r.sum + r.main
+    say(late_gather="%.0f" % rows[0][1].gather_us, pass_us="%.0f" % r.us,
+        chain_message="%.1f" % ((r.exchange - 2 * apply) / 3),
+        pipe_step="%.0f" % (rows[0][3].exchange / 6), pass_front="%.0f" % before,
+        pass_sum="%.0f" % r.sum, pass_main="%.0f" % r.main,
+        pass_serial="%.0f" % (before + RANKS * r.main),
+        pass_model="%.0f" % (before + work + chain),
+        model_spread="%.0f" % (max(us["all_gather"], us["scan"]) - chain))
+
+
 def ladder():
     """Prints the newest times and counters of chapter 17's kernels (rungs) for T = 8192
     (128 chunks) and 96 heads, one block per head, and floors for 96 and 32 heads."""
@@ -228,3 +302,5 @@ chosen()
 maps()
 unsent()
 eight()
+wires()
+four()

@@ -10,8 +10,8 @@ static double steps(int R) { return ceil(log2(R)); }
  * their formulas give, and that pipeline and other scans take at most those times. */
 static int forms(struct kcp_report *rep)
 {
-    const struct wire wires[2] = { inside, between };
-    for (int i = 0; i < 2; i++)
+    const struct wire wires[3] = { inside, gathered, between };
+    for (int i = 0; i < 3; i++)
         for (int R = 2; R <= 64; R++) {
             const struct wire w = wires[i];
             const double b = B() / w.bw, both = (B() + BM()) / w.bw;

@@ -8,18 +8,22 @@
 #include <math.h>
 #include <string.h>
 
-/* Latency `a` is in us, bandwidth `bw` in bytes per us. The values of `inside` were
- * measured on four H200s in a node, and rounded. The values of `between`, for GPUs of
- * different nodes, are assumed, with one 400 Gbit/s card per GPU. */
+/* Latency `a` is in us, bandwidth `bw` in bytes per us. `inside` is a message between
+ * two GPUs of a node, `gathered` an all-gather: fits to times on four H200s, which
+ * book/parts.py repeats. `between`, for GPUs of different nodes, is assumed, with one
+ * 400 Gbit/s card per GPU. */
 struct wire { double a, bw; };
-static const struct wire inside = { 10, 380e3 }, between = { 20, 45e3 };
-static const double HV = 32, K = 128, V = 128, rate = 10e6;   /* rate: flop/us, fp32 */
+static const struct wire inside = { 7.9, 165e3 }, gathered = { 25.6, 319e3 };
+static const struct wire between = { 20, 45e3 };
+static const double HV = 32, K = 128, V = 128;
 static const double main_ns = 1.0, sum_ns = 0.6;              /* per token and head */
 
 static inline double B(void) { return 4 * HV * K * V; }
 static inline double BM(void) { return 4 * HV * K * K; }
-static inline double t_MS(void) { return 2 * HV * K * K * V / rate; }
-static inline double t_MM(void) { return 2 * HV * K * K * (V + K) / rate; }
+/* Times to apply a map and to compose two, measured with 32 heads. Fewer heads take as
+ * long, because all blocks run at once. */
+static inline double t_MS(void) { return 11.2; }
+static inline double t_MM(void) { return 10.7; }
 
 /* gather(), chain() and scan() return the time at which the last of R ranks has its
  * state, if all ranks start at time 0. In scan(), a rank has 1/`share` of the heads. */
@@ -59,7 +63,7 @@ static inline double scan(struct wire w, int R, double share)
                 continue;
             const double got = W[r - d] + w.a + (B() + BM()) / share / w.bw;
             const int on = 2 * d <= R - 1 - r, after = d > 1;
-            next[r] = fmax(got, W[r]) + (on + after) * t_MM() / share;
+            next[r] = fmax(got, W[r]) + (on + after) * t_MM();
             last = fmax(last, next[r]);
         }
         for (int r = 0; r < R; r++)
@@ -84,7 +88,7 @@ static inline double two_levels(int R, int g)
         for (int j = d; j < m; j++) {
             const double got = node[j - d] + between.a + (B() + BM()) / g / between.bw;
             const int on = 2 * d <= m - 1 - j, after = d > 1;
-            next[j] = fmax(got, node[j]) + (on + after) * t_MM() / g;
+            next[j] = fmax(got, node[j]) + (on + after) * t_MM();
         }
         memcpy(node, next, sizeof node);
     }
