@@ -7,7 +7,11 @@
 lab=$1 staff=$2 B=${B:-build} W=${LABWORK:-book/labs/work} MAKE=${MAKE:-make}
 get() { sed -n "s/^$1  *//p" "$lab" | head -1; }
 id=$(get lab) ask=$(get ask) stage=$(get stage) kind=$(get kind) src=$(get file)
-case $src in *.cu|*.cuh) ext=cu o=cu.o ;; *) ext=c o=o ;; esac
+# J has the judge. A C step needs no kernel, so its judge is built without CUDA.
+case $src in
+    *.cu|*.cuh) ext=cu o=cu.o J=$B HOST= ;;
+    *) ext=c o=o J=$B/labs HOST="CUDA_HOME=none NCCL_HOME=none" ;;
+esac
 work=$W/$id.${src##*.} form=$(get defines) form=${form#form_}
 wants() { echo "grade: $1: expected $2" >&2; exit 2; }
 case $SEED in *[!0-9]*|0?*|??????????*) wants "SEED=$SEED" "a whole number" ;; esac

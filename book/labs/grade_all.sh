@@ -48,7 +48,10 @@ one() {                                # name, file
 list >"$to/list.$$"
 n=$(wc -l <"$to/list.$$") i=0
 [ "$n" -gt 0 ] || { echo "grade-all: $dir: found no NAME/$id.$ext and no NAME.$ext" >&2; rm -f "$to/list.$$"; exit 2; }
-flock "$B/grade.lock" ${MAKE:-make} --no-print-directory -s B="$B" lab-judge || exit 2
+case $ext in c) J=$B/labs HOST="CUDA_HOME=none NCCL_HOME=none" ;; *) J=$B HOST= ;; esac
+# shellcheck disable=SC2086
+flock "$B/grade.lock" ${MAKE:-make} --no-print-directory -s -j"$(nproc)" B="$J" $HOST \
+    lab-judge || exit 2
 while IFS='	' read -r name file; do
     one "$name" "$file" &
     i=$((i + 1))

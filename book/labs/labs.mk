@@ -20,7 +20,7 @@ lab_env   = B=$B MAKE="$(MAKE)" CC="$(CC)" NVCC="$(nvcc)" SEED="$(SEED)" LIMIT="
             LAUNCH="$(LAUNCH)" LAB_CFLAGS="$(CFLAGS) $(lab_warn)" \
             LAB_NVFLAGS="$(NVFLAGS) $(gencode)" LAB_CUDA="$(CUDA_HOME)"
 
-.PHONY: lab grade grade-all try tried test-labs lab-known lab-judge
+.PHONY: lab grade grade-all try tried test-labs lab-known lab-judge lab-judges
 lab-known:
 	@test -n "$(LAB)" -a -f "$(LABFILE)" || { echo "LAB=$(LAB): found no such lab, \
 	expected one of: 1 2 3 4 5 6 7 8 $(basename $(notdir $(wildcard book/labs/*.lab)))" >&2; exit 2; }
@@ -32,18 +32,21 @@ lab grade: lab-known
 grade-all: lab-known
 	@for f in $(or $(LABSTEPS:%=book/labs/%.lab),$(LABFILE)); do \
 	  $(lab_env) JOBS="$(JOBS)" sh book/labs/grade_all.sh $$f "$(DIR)" $(STAFF) || exit; done
-try: lab-judge
+try: lab-judges
 	@LAB="$(or $(LABSTEPS),$(LAB))" JOBS="$(JOBS)" $(lab_env) sh book/labs/try.sh $B
-test-labs: lab-judge
+test-labs: lab-judges
 	@$(lab_env) sh tests/cli/labs.sh $B
 # Writes a new points.tsv. Run this on a machine without a GPU, because a GPU changes points.
-tried: lab-judge
+tried: lab-judges
 	@{ head -1 book/labs/points.tsv; \
 	  LAB= JOBS="$(JOBS)" $(lab_env) sh book/labs/try.sh $B; } >$B/points.tsv; \
 	  mv $B/points.tsv book/labs/points.tsv
 
-# The judge and the library for all submissions. grade.sh builds both once, under a lock.
+# The judge and the library for all submissions. grade.sh builds both once, under a lock,
+# for C steps in $B/labs without CUDA. lab-judges builds the judges of all steps.
 lab-judge: $B/kcp-check $B/kcp-lab-check $B/libkcp-lab.a
+lab-judges: $(if $(nvcc),lab-judge)
+	@$(MAKE) --no-print-directory -s B=$B/labs CUDA_HOME=none NCCL_HOME=none lab-judge
 $B/libkcp-lab.a: $(lab_core)
 	@rm -f $@ && ar rcs $@ $^
 # kcp-lab-check judges labs of kind plan, check and exchange: 06, 07b, 09d, 07c, 07g, 07s.

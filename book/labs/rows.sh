@@ -14,7 +14,8 @@ missing() {
     done
 }
 make_it() {
-    $MAKE --no-print-directory -s B="$B" LABDIR="$dir" LABKIND="$kind" "$1" \
+    # shellcheck disable=SC2086
+    $MAKE --no-print-directory -s B="$J" LABDIR="$dir" LABKIND="$kind" $HOST "$1" \
         >"$dir/build" 2>&1
 }
 compile() {                           # output file, option...
@@ -47,7 +48,7 @@ share() {                             # name
         __attribute__((visibility(\"default\")))
         const struct kcp_variant *const kcp_variant = &$name;"
     fi >"$dir/$1.stub.c"
-    frame=$(get frame) libs="-Wl,-u,comm_moves $B/libkcp-lab.a -lm"
+    frame=$(get frame) libs="-Wl,-u,comm_moves $J/libkcp-lab.a -lm"
     # shellcheck disable=SC2086
     [ -z "$frame" ] || $CC $LAB_CFLAGS -c "$frame" -o "$dir/frame.o" || return 1
     frame=${frame:+$dir/frame.o}
@@ -65,10 +66,11 @@ share_all() {
 }
 held_to() {                           # builds the judge and the library unless HELD is set
     [ -z "$HELD" ] || return 0
-    [ -e "$B/kcp-check" ] ||
-        echo "   (compiling the judge; this takes minutes, but only the first time)"
-    flock "$B/grade.lock" $MAKE --no-print-directory -s B="$B" lab-judge \
-        >"$dir/build" 2>&1 && return
+    [ -e "$J/kcp-check" ] ||
+        echo "   (compiling the judge; only the first time)"
+    # shellcheck disable=SC2086
+    flock "$B/grade.lock" $MAKE --no-print-directory -s -j"$(nproc)" B="$J" $HOST \
+        lab-judge >"$dir/build" 2>&1 && return
     echo "   the judge does not compile:"
     tail -3 "$dir/build"
     exit 2
@@ -106,14 +108,14 @@ edited() {
         echo "grade: $staff: '$2' changes nothing in region $4 of $3" >&2; exit 2
     fi
     $CC -std=c11 -D_POSIX_C_SOURCE=200809L -O2 -ffp-contract=off -fPIC -shared -w \
-        -Iref "$dir/$1.c" -Wl,--exclude-libs,ALL -Wl,-u,comm_moves "$B/libkcp-lab.a" -lm -lpthread -ldl \
+        -Iref "$dir/$1.c" -Wl,--exclude-libs,ALL -Wl,-u,comm_moves "$J/libkcp-lab.a" -lm -lpthread -ldl \
         -o "$dir/$1.so" || { echo "grade: $staff: '$2'" >&2; exit 2; }
 }
 
 # Prints a failure: all lines of the first failing test, one line of each later test.
 tell() {
-    program=$B/kcp-check
-    case $kind in exchange|plan) program=$B/kcp-lab-check ;; esac
+    program=$J/kcp-check
+    case $kind in exchange|plan) program=$J/kcp-lab-check ;; esac
     awk -v whole=${whole:-1} -v p="$program" -v so="$so" '
         /^  FAIL / && n++ { exit }
         /^(  FAIL |the (check|process) )/ { on = 1 }
@@ -139,7 +141,7 @@ hint() {
         k=$((k + 1)) says=$(sed -n 's/^hint *//p' "$lab" | sed -n ${k}p)
         case $says in ''|-) continue ;; esac
         edited "like$k" "$mistake"
-        if timeout 120 "$B/kcp-check" --stage "${stage%%_*}" --reference "$(here "$dir/like$k.so")" \
+        if timeout 120 "$J/kcp-check" --stage "${stage%%_*}" --reference "$(here "$dir/like$k.so")" \
                 --variant "$so" --case "$words" </dev/null >"$dir/like$k.out" 2>&1; then
             echo "   hint: on that case yours behaves like one that $says: reread $(get book)"
             return 0
@@ -180,11 +182,11 @@ judge() {
     title=$1 points=$2
     shift 2
     case $kind in
-        check) set -- "$B/kcp-lab-check" "$so" "$stage" "$@" ;;
-        exchange) set -- "$B/kcp-lab-check" "$form" "$so" "$@" ;;
-        plan) set -- "$B/kcp-lab-check" plan "$so" "$@" ;;
+        check) set -- "$J/kcp-lab-check" "$so" "$stage" "$@" ;;
+        exchange) set -- "$J/kcp-lab-check" "$form" "$so" "$@" ;;
+        plan) set -- "$J/kcp-lab-check" plan "$so" "$@" ;;
         patch) set -- "$dir/check" "$@" ;;
-        *) set -- "$B/kcp-check" --stage "${stage%%_*}" --variant "$so" "$@" ;;
+        *) set -- "$J/kcp-check" --stage "${stage%%_*}" --variant "$so" "$@" ;;
     esac
     limits=$small launch=$LAUNCH         # a launcher starts ranks as processes
     case $kind in check|exchange|plan) launch= ;; esac
@@ -241,7 +243,7 @@ speed() {
         *) mine=lab least=1; set -- --stage "${stage%%_*}" "$@" ;;
     esac
     [ "$gpus" -ge $least ] || { no_gpus $least; return; }
-    make_it "$dir/bench"
+    J=$B HOST= make_it "$dir/bench"
     timeout ${LIMIT:-300} "$dir/bench" "$@" >"$out" 2>"$out.err"
     rc=$?
     # kcp-bench's columns: stage, pass (if any), variant, time; over ranks: stage, variant, form, time.
@@ -269,6 +271,7 @@ linked() {
     shift
     case " $* " in
         *" nccl "*) [ "$gpus" -gt 1 ] || { no_gpus 2; return; }
+            J=$B HOST=
             set -- "$@" --ranks "$gpus" ;;
         *" --device "*) [ "$gpus" -gt 0 ] || { no_gpus 1; return; } ;;
     esac
@@ -305,9 +308,9 @@ bound() {
 train() {
     [ -z "$lost" ] || { add "$title" "$points" failed "a row above failed"; return; }
     make_it "$dir/text"
-    make_it "$B/kcp-text"
+    make_it "$J/kcp-text"
     ours=$B/grade/losses.$1.$(cat README.md book/*.md | cksum | cut -d' ' -f1)
-    [ "$ours" -nt "$B/kcp-text" ] || "$B/kcp-text" --ranks 1 --steps "$1" \
+    [ "$ours" -nt "$J/kcp-text" ] || "$J/kcp-text" --ranks 1 --steps "$1" \
         --out "$dir/page.html" >"$ours" 2>&1
     # shellcheck disable=SC2086
     sh -c "$limited" timeout -k 5 ${LIMIT:-600} "$dir/text" --ranks 4 --steps "$1" \
