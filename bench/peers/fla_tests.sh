@@ -16,4 +16,5 @@ cd "$(dirname "$0")/../.." || exit 1
 here=$PWD/bench/peers
 export PYTHONPATH="$here/backend:$here:$PWD/.peers:$PWD/book/examples/torch:$PYTHONPATH"
 export PYTHONDONTWRITEBYTECODE=1
+export KCP_FLA="${KCP_FLA:-all}"             # also calls for which KCP's kernels are slow
 cd .peers && exec python3 -m pytest -p verdicts -p no:cacheprovider --log-level=INFO "$@"

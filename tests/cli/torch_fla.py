@@ -58,6 +58,26 @@ class Driver:
         return lambda *args, **more: None
 
 
+def left(backend, x):
+    """A call with slow kernels is left to FLA, whatever this rank's tokens are."""
+    from kcp_torch import paths
+    asked = []
+
+    def names(store, options, cu, cuts, R, *_):
+        asked.append((cu, R))
+        o = dict(options)
+        fast = store == "KCP_BF16" and o["g_type"] == o["beta_type"]
+        return ("forward_x" if fast else "forward_plain_f32", "backward_x")
+    paths.names = names
+    for model in "kda", "gdn":
+        for tokens in 40, 7:
+            part = {n: t[:, :tokens].bfloat16() for n, t in x.items()}
+            assert backend._slow(model, part, 2) is None
+            why = backend._slow(model, dict(part, g=part["g"].float()), 2)
+            assert "forward_plain_f32" in why and "g is float32" in why, why
+    assert set(asked) == {((0, 16384), 2)}, asked
+
+
 def one(path):
     sys.path.insert(0, path)
     from triton.runtime import driver
@@ -99,15 +119,16 @@ def one(path):
     del x["cp_context"]
     for why, more in (("", {}), ("", dict(use_graph=False)), ("use_graph", dict(
             use_graph=True)), ("sparsity", dict(sparsity=3)), ("k is no", dict(k=None)),
-            ("none of bfloat16", dict(q=q.double())), ("no tokens", dict(v=v[:, :, :1])),
+            ("is not bfloat16", dict(q=q.double())), ("no tokens, or", dict(v=v[:, :, :1])),
             ("intermediate", dict(return_intermediate_states=True)),
-            ("chunk_size 16", dict(chunk_size=16)), ("without sigmoid", dict(
+            ("chunk_size 16", dict(chunk_size=16)), ("without use_beta_sigmoid", dict(
                 allow_neg_eigval=True)), ("initial_state", dict(initial_state=h0.half())),
             ("lower_bound -7", dict(safe_gate=True, use_gate_in_kernel=True,
                                     lower_bound=-7.0)),
             ("before kcp_torch.fla", dict(cp_context=object()))):
         found = backend._why_not("kda", dict(x, **more))
         assert why in found if why else found is None, f"{why}: {found}"
+    left(backend, x)
     kcp_torch.release()
     dist.destroy_process_group()
     print(f"{backend.VERSION}: calls reach kcp_torch, zigzag is refused")

@@ -6,6 +6,7 @@ Each rank has a copy of A_log, dt_bias and the initial state. The gradients of a
 come from its rank's tokens only, so the caller must sum gradients over ranks. With
 reduce_gradients=True every rank gets the sums for A_log and dt_bias.
 """
+import functools
 import math
 from typing import Any, Optional, Tuple
 
@@ -15,7 +16,8 @@ from torch import Tensor
 from . import groups, library, ops
 from .core import (Alike, Boundaries, Spec, anchor, cast, current_gpu, first_only,
                    floating, in_memory, maker, option, placed, refuse_transforms,
-                   shortest, split_of, storage)
+                   said_once, shortest, split_of, storage)
+from .paths import choose, typed
 
 FORMS = library.forms()
 INPUTS = ("q_raw", "k_raw", "v", "g_raw", "beta_raw", "A_log", "dt_bias", "h0")
@@ -67,6 +69,29 @@ def plain(shape):
     return tuple(map(int, shape))
 
 
+def given_of(options, dt_bias, h0):
+    """Returns which of INPUTS a call has."""
+    return (True,) * 5 + (options.gate, dt_bias is not None, h0 is not None)
+
+
+def choice_of(options, words, inputs, cu, cuts, ranks):
+    """Returns the types and rows of a call on a GPU (paths.py)."""
+    q, _, _, g, beta, _, dt_bias, h0 = inputs
+    forward, backward, _ = arrays_of(given_of(options, dt_bias, h0))
+    return choose(q.dtype, g.dtype, beta.dtype, bool(options.rounded), words, cu, cuts,
+                  ranks, options.chunk_size, forward, backward)
+
+
+@functools.lru_cache(64)
+def arrays_of(given):
+    """Returns the names of the arrays of forward, of backward, and of backward with a
+    gradient of the final states."""
+    some = lambda names, also: tuple(n for n, x in zip(names, also) if x)
+    inputs, grads = some(INPUTS, given), some(GRADIENTS, given[:7] + (True,))
+    return (inputs + ("o", "ht"), inputs + ("do_",) + grads,
+            inputs + ("do_", "dht") + grads)
+
+
 class Site(Spec):
     """A call's sizes, types, options and split into ranks; its forward and backward."""
 
@@ -74,12 +99,22 @@ class Site(Spec):
         q, k, v, g, beta, A_log, dt_bias, h0 = inputs
         shapes = [None if x is None else plain(x.shape) for x in inputs]
         (_, tokens, H, K), (HV, V) = shapes[0], shapes[2][2:]
-        super().__init__((cu, cuts, options.chunk_size, 0), group,
-                         options.words(H, HV, K, V), bool(options.whole), q.device)
-        self.store, self.act, self.acc = storage(
-            "q", q, (("g", g.dtype), ("beta", beta.dtype)), options.rounded)
-        self.types = (self.act,) * 5 + (self.acc,) * 3
-        self.gate, self.tokens, self.shapes = options.gate, tokens, shapes
+        words, self.gate = options.words(H, HV, K, V), options.gate
+        self.store, self.act, self.acc = storage("q", q)
+        gates, chunk = (self.act, self.act), options.chunk_size
+        self.given = given_of(options, dt_bias, h0)
+        self.names, self.names13, self.names13_dht = arrays_of(self.given)
+        if q.device.type == "cuda":
+            ranks = 1 if group is None else group.size()
+            choice = choice_of(options, words, inputs, tuple(cu), cuts, ranks)
+            if choice.why:
+                said_once(f"kcp_torch: {choice.why}")
+            self.store, self.act, *gates, chunk = choice[:5]
+            words, self.rows = typed(words, self.act, *gates), choice.rows
+        super().__init__((cu, cuts, chunk, 0), group, words,
+                         bool(options.whole), q.device)
+        self.types = (self.act,) * 3 + (*gates,) + (self.acc,) * 3
+        self.tokens, self.shapes = tokens, shapes
         self.A_log = (HV,)
         self.dt_bias = (HV,) if options.gdn else (HV, K)
         self.states = (len(cu) - 1, HV) + ((V, K) if options.turned else (K, V))
@@ -90,13 +125,6 @@ class Site(Spec):
         # If ranks share the batch, the kernels write only the states of sequences that
         # end on this rank; made() writes zeros to the other states.
         self.written, self.makers = group is None and self.tokens, None
-        given = (True,) * 5 + (self.gate, dt_bias is not None, h0 is not None)
-        some = lambda names, also: tuple(n for n, x in zip(names, also) if x)
-        self.given = given
-        self.names = some(INPUTS, given) + ("o", "ht")
-        grads = some(GRADIENTS, given[:7] + (True,))
-        self.names13 = some(INPUTS, given) + ("do_",) + grads
-        self.names13_dht = some(INPUTS, given) + ("do_", "dht") + grads
         self.dtypes = [None if x is None else x.dtype for x in inputs]
         self.alike = Alike()
         self.index, self.gpu = q.get_device(), q.device.type == "cuda"
@@ -349,7 +377,8 @@ def chunk_kda(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor,
     S_t^T q_t`.
 
     - `q`, `k` [B, T, H, K] and `v` [B, T, HV, V]: float64 (CPU only), float32, bfloat16
-      or float16, on one device; HV is a multiple of H. With `use_qk_l2norm_in_kernel`
+      or float16, on one device; HV is a multiple of H. `g` and `beta` may have other
+      types; if no fast kernel takes a call, a warning has the reason. With `use_qk_l2norm_in_kernel`
       each row of q and k is divided by `sqrt(sum of squares + 1e-6)`.
     - `g` [B, T, HV, K]: the natural logarithm of the decay, at most 0. With
       `use_gate_in_kernel` the logarithm is computed from g: `-exp(A_log) softplus(g +
@@ -372,7 +401,8 @@ def chunk_kda(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor,
     - `reduce_gradients`: every rank gets the gradients of `A_log` and `dt_bias` summed
       over ranks. `round_gates`: rounds g and beta of a wider type to bfloat16 if
       q is bfloat16.
-    - `chunk_size`: tokens per chunk.
+    - `chunk_size`: tokens per chunk; on a GPU a chunk of 64 replaces a smaller one if
+      only chunks of 64 have fast kernels.
 
     Returns `o` [B, T, HV, V] in the type of v and, with `output_final_state`, the final
     states in the shape of `initial_state`, else None. States are float32, or float64 if

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from . import groups, ops
 from .core import (Alike, Boundaries, Spec, anchor, cast, first_only, floating,
-                   in_memory, option, refuse_transforms, shortest, split_of, storage)
+                   in_memory, option, refuse_transforms, said_once, shortest, split_of,
+                   storage)
 
 FORWARD, BACKWARD = (option(**{"pass": x}) for x in ("KCP_FORWARD", "KCP_BACKWARD"))
 
@@ -61,6 +62,9 @@ class Convolution(Spec):
 def forward(spec, x, weight, bias, state, final):
     """Returns y, the final states [N,D,W] or None, and the arrays for backward."""
     store, act, acc = storage("x", x)
+    if x.dtype == torch.float16 and x.device.type == "cuda":
+        said_once("kcp_torch: x is float16: there are no float16 kernels, so the slower"
+                  " float32 kernels run; bfloat16 has fast kernels")
     x_, state_ = cast(x, act), cast(state, act)
     arrays = x_, cast(weight, acc), cast(bias, acc), state_
     y, reach = torch.empty_like(x_), arrays[1].shape[1] - 1

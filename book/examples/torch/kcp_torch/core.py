@@ -18,6 +18,7 @@ import torch
 
 from . import groups
 from .library import check, layer_of, lib, member, plan_of, put, stage, value
+from .paths import args_of
 
 Boundaries = Union[Sequence[int], torch.Tensor]       # a cu_seqlens
 
@@ -27,11 +28,9 @@ def said_once(words):
     warnings.warn(words, stacklevel=4)
 
 
-def storage(name, x, gates=(), rounded=False):
+def storage(name, x):
     """Returns the library's storage for x, the type of tensors, and the type of sums.
-    On a CPU both types are double. Tensors of other types are cast. The bf16 kernels
-    read gates and beta in bf16; if gates or beta have a wider type, the float32 kernels
-    compute the call, unless `rounded` is true."""
+    On a CPU both types are double. Tensors of other types are cast."""
     if x.device.type == "cpu":
         return "KCP_F64", torch.float64, torch.float64
     if x.device.type != "cuda":
@@ -40,15 +39,7 @@ def storage(name, x, gates=(), rounded=False):
         raise ValueError(f"{name}: found {x.dtype} on a GPU, expected bfloat16, float16"
                          " or float32")
     if x.dtype == torch.bfloat16:
-        wide = [n for n, t in gates if t not in (torch.bfloat16, torch.float16)]
-        if not wide or rounded:
-            return "KCP_BF16", torch.bfloat16, torch.float32
-        said_once(f"kcp_torch: {name} is bfloat16, but not {' and '.join(wide)}: the"
-                  " slower float32 kernels run; bfloat16 gates or round_gates=True"
-                  " select the bfloat16 kernels")
-    if x.dtype == torch.float16:
-        said_once("kcp_torch: there are no float16 kernels, so the slower float32"
-                  " kernels run")
+        return "KCP_BF16", torch.bfloat16, torch.float32
     return "KCP_F32", torch.float32, torch.float32
 
 
@@ -238,28 +229,18 @@ class Prepared:
 
     def __init__(self, pass_, store, device, options, split, ranks, comm, local, names):
         cu, cuts, chunk, window = split
-        name, self.work_of, run, self.struct = {
-            "forward": ("08", "kcp_layer_forward_work", "kcp_layer_forward",
-                        "kcp_forward"),
-            "backward": ("13", "kcp_layer_backward_work", "kcp_layer_backward",
-                         "kcp_backward"),
-            "conv": ("14", "kcp_layer_conv_work", "kcp_layer_conv", "kcp_conv")}[pass_]
+        name = {"forward": "08", "backward": "13", "conv": "14"}[pass_]
+        self.work_of, run = f"kcp_layer_{pass_}_work", f"kcp_layer_{pass_}"
+        self.struct = f"kcp_{pass_}"
         self.plan = plan_of(cu, ranks[0], ranks[1], chunk, window, cuts)
         self.layer, self.comm = layer_of(device.type == "cuda", store), comm
         self.run, self.what = getattr(lib, run), run
         self.bytes, at = stage(name)
         self.view = C.c_char * self.bytes
         self.device, self.gpu, self.index = device, device.type == "cuda", device.index
-        args = bytearray(self.bytes)
-        view = self.view.from_buffer(args)
-        put("kcp_call", view, **dict(options))
-        lib.kcp_layer_call(self.layer.at, view, self.plan.at,
-                           C.c_void_p(comm.address if comm else None))
+        args, view = args_of(pass_, self.layer, options, self.plan, comm, names)
         if local and pass_ != "forward":      # sums gradients over this rank's tokens
             put("kcp_call", view, part=value("KCP_SUM_LOCAL"))
-        # Sizes depend only on which addresses are NULL, so 64 replaces any address.
-        for n in names:
-            C.c_void_p.from_buffer(args, at[n]).value = 64
         self.saved_bytes = 0
         if pass_ != "conv":
             self.saved_bytes = lib.kcp_layer_saved(self.layer.at, view)

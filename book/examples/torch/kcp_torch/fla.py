@@ -10,7 +10,9 @@ function on the CPU, and fails if this backend does not receive the call. A call
 tensors runs KCP's references in C. If this backend rejects a call, FLA runs the call on
 another backend or its own kernels, and the reason is logged once. A context of FLA
 describes one rank. The import makes FLA's builder attach a context of the whole batch,
-so contexts built before the import are rejected. KCP_FLA=0 turns the backend off.
+so contexts built before the import are rejected. A call on a GPU for which KCP has only
+slow kernels is left to FLA; the warning has the condition that failed and what meets
+it. KCP_FLA=0 turns the backend off; KCP_FLA=all also takes calls with slow kernels.
 KCP_ROUND_GATES=1: if q is bfloat16, gates and beta of a wider type are rounded to
 bfloat16. KCP_ROUND_KEYS=1: normalised q and k are rounded to the type of q and k, as in
 FLA's kernels; by default they stay float32. KCP_ROUND_KEYS=reference: PyTorch
@@ -104,7 +106,30 @@ def _why_not(model, x):
         return "cp_context was built before kcp_torch.fla was imported"
     if context is None and x.get("cu_seqlens") is not None and q.shape[0] != 1:
         return "cu_seqlens with a batch of more than 1"
+    if q.device.type == "cuda" and os.environ.get("KCP_FLA") != "all":
+        return _slow(model, x, 1 if context is None else context.kcp_context.size)
     return None
+
+
+def _slow(model, x, ranks):
+    """Returns why KCP's kernels for this call are slow, or None. All ranks get the same
+    answer, because the question has types, sizes of heads, options and the number of
+    ranks, but not this rank's tokens: a rank that left alone would wait forever."""
+    own = bool(x.get("use_gate_in_kernel"))
+    options = chunk.Options((
+        "KCP_KDA" if model == "kda" else "KCP_GDN", 1.0,
+        bool(x.get("use_qk_l2norm_in_kernel")), own,
+        bool(x.get("use_beta_sigmoid_in_kernel")), bool(x.get("allow_neg_eigval")),
+        x.get("lower_bound") if own else None,
+        "all" if x.get("disable_recompute") else "recompute",
+        bool(x.get("state_v_first") or x.get("transpose_state_layout")),
+        x.get("chunk_size", 64), "all_gather", False,
+        os.environ.get("KCP_ROUND_GATES") == "1"))
+    (H, K), (HV, V) = x["q"].shape[2:], x["v"].shape[2:]
+    inputs = [x.get(n) for n in ("q", "k", "v", "g", "beta", "A_log", "dt_bias",
+                                 "initial_state")]
+    return chunk.choice_of(options, options.words(H, HV, K, V), inputs,
+                           (0, 8192 * ranks), None, ranks).why or None
 
 
 _arrived = collections.deque(maxlen=1)        # the model of the last call
