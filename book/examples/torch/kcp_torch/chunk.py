@@ -115,8 +115,7 @@ class Site(Spec):
                          bool(options.whole), q.device)
         self.types = (self.act,) * 3 + (*gates,) + (self.acc,) * 3
         self.tokens, self.shapes = tokens, shapes
-        self.A_log = (HV,)
-        self.dt_bias = (HV,) if options.gdn else (HV, K)
+        self.A_log = (HV,) if shapes[5] is None else shapes[5]
         self.states = (len(cu) - 1, HV) + ((V, K) if options.turned else (K, V))
         # States are double if q or the initial state is double, else float32 as in FLA.
         double = q.dtype == torch.float64 or (h0 is not None and
@@ -130,16 +129,13 @@ class Site(Spec):
         self.index, self.gpu = q.get_device(), q.device.type == "cuda"
 
     def parameters(self, A_log, dt_bias):
-        """Returns A_log and dt_bias in the kernels' shapes; a bounded gate without
-        A_log gets zeros, so the factor exp(A_log) is 1."""
+        """Returns A_log and dt_bias. A bounded gate without A_log gets zeros, so the
+        factor exp(A_log) is 1. Their shapes may differ from the kernels' shapes,
+        because only the order of the numbers matters."""
         if not self.gate:
             return None, None
         if A_log is None:
             A_log = torch.zeros(self.A_log, dtype=torch.float32, device=self.device)
-        if A_log.dim() != 1:
-            A_log = A_log.reshape(self.A_log)
-        if dt_bias is not None and dt_bias.dim() != len(self.dt_bias):
-            dt_bias = dt_bias.reshape(self.dt_bias)
         return A_log, dt_bias
 
     def made(self):
@@ -148,7 +144,7 @@ class Site(Spec):
             new = lambda shape, dtype: maker(shape, dtype, self.device)
             states = new(self.states, self.acc)
             shapes = [*self.shapes[:5], self.A_log if self.gate else None,
-                      self.dt_bias if self.given[6] else None]
+                      self.shapes[6]]
             self.makers = (
                 new(shapes[2], self.act),
                 states if self.written else lambda: states().zero_(),
