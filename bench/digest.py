@@ -10,8 +10,9 @@
 # object and in the objects whose host functions it calls. The digest does not depend on the
 # functions' names and order. The digest is "-" if a source is missing or newer than its
 # object. Digests of two compilers cannot be compared. Row "comm" has the digest of the
-# exchange's host code. A row "path" has the digest of a row of ref/core/paths.def (of all
-# columns except `path`, `stage`, `kernel` and `here`). Column "also" lists older digests that
+# exchange's host code. A row "path" has the digest of what a row of ref/core/paths.def
+# selects: its architecture, storage, format and the judge's cases that reach the row on
+# the assumed GPU (ref/core/machine.h), so the digest does not depend on the row's text. Column "also" lists older digests that
 # count as equal to the row's digest (bench/results/digests.tsv). A row "alias" has a stage, a
 # kernel's former name and, in column "digest", the kernel's present name.
 import collections
@@ -142,8 +143,11 @@ def print_paths(build, also):
     check = build + "/kcp-check"
     if not os.path.exists(check):
         return
-    rows = [line.split("\t") for line in output(check, "--paths").splitlines()]
-    names = "arch storage K V C model condition format geometry".split()
+    no_gpu = dict(os.environ, CUDA_VISIBLE_DEVICES="")
+    table = subprocess.run([check, "--paths", "--cases"], env=no_gpu, text=True,
+                           stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True)
+    rows = [line.split("\t") for line in table.stdout.splitlines()]
+    names = "arch storage format cases".split()
     for row in rows[1:]:
         cell = dict(zip(rows[0], row))
         digest = "%016x" % fnv("\t".join(cell[n] for n in names).encode())

@@ -155,7 +155,7 @@ static __device__ __forceinline__ uint2 exchange_halves(uint32_t left, uint32_t 
 int kda_chunk_prepare(const struct forward_params *x, int processors);
 int gdn_chunk_prepare(const struct forward_params *x);
 int forward_scan(const struct forward_params *x, const struct chunk_states *to,
-                 int processors);
+                 int columns);
 int forward_maps(const struct forward_params *x);
 // Extends the map of a rank's only segment over the window (x->first, x->count). Starts
 // from map `from` (-1: the identity) and stores the result as map `to`. If only_h is

@@ -19,7 +19,7 @@ static int chunk_prepare(const struct forward_params *x)
 // Runs the scan. With KCP_SAVE_ALL the scan also stores h and v_new in the saved block.
 static int scan(const struct fused *f, const struct forward_params *on_strips)
 {
-    return forward_scan(on_strips, f->kept.h ? &f->kept : NULL, processors());
+    return forward_scan(on_strips, f->kept.h ? &f->kept : NULL, f->l.columns);
 }
 
 // Computes the state at the start of every strip (part of a segment): chapters 05, 07.
@@ -53,12 +53,12 @@ static int prepare_and_walk(struct fused *f)
     struct forward_params x = f->x;
     int status = KCP_OK;
     for (struct kcp_walk_window w = {};
-         !status && kcp_walk_next(&w, x.a.NC, f->strip_chunks, f->map_is_read);) {
+         !status && kcp_walk_next(&w, x.a.NC, f->l.strips, f->map_is_read);) {
         x.first = w.first;
         x.count = w.count;
         status = chunk_prepare(&x);
         if (!status && w.is_read)
-            status = forward_maps_walk(&x, w.from, w.strip, f->walk == KCP_WANT_H);
+            status = forward_maps_walk(&x, w.from, w.strip, f->l.walk == KCP_WANT_H);
     }
     return status;
 }
@@ -74,7 +74,7 @@ static int start_walked(struct fused *f)
     cudaMemcpyAsync(p->starts, f->states, state, cudaMemcpyDeviceToDevice, a->stream);
     for (int j = 1; j < p->NS && !status; j++)
         status = a->ops->apply(a->HV, a->K, a->V, map_at(a, p->maps, j - 1), 0,
-                               f->walk == KCP_WANT_H, 0, a->V, f->states, a->V,
+                               f->l.walk == KCP_WANT_H, 0, a->V, f->states, a->V,
                                state_at(a, p->starts, j), a->V, a->stream);
     return status;
 }
@@ -83,7 +83,7 @@ static int carry_walked(struct fused *f)
 {
     const struct kcp_call *call = (const struct kcp_call *)&f->x.a;
     const size_t row = sizeof(float) * (call->V + call->K);
-    const size_t width = f->walk == KCP_WANT_H ? sizeof(float) * call->V : row;
+    const size_t width = f->l.walk == KCP_WANT_H ? sizeof(float) * call->V : row;
     int status = prepare_and_walk(f);
     profile_hook(PART_SUM, call->stream);
     if (f->p.L && f->map_is_read)
@@ -97,15 +97,14 @@ static int carry_walked(struct fused *f)
     return status;
 }
 
-// If `alone` is 1 (struct fused), launches chunk_prepare and the scan for one window
-// after another. Otherwise computes all factors and the maps, exchanges the maps, and
+// If nothing is cut, launches chunk_prepare and the scan for one window after another.
+// Otherwise computes all factors and the maps, exchanges the maps, and
 // runs the scan.
 static int prepare_and_scan(struct fused *f, struct forward_params *on_strips)
 {
     const struct kcp_forward *a = &f->x.a;
-    const struct kcp_cut c = kcp_cut_of((const struct kcp_call *)a, processors());
-    const double ratio = kcp_launch_ratio(&c);
-    const int n = f->alone && a->NC ? kcp_launches(&c) : 0;
+    const double ratio = f->l.ratio;
+    const int n = !f->l.cut && a->NC ? f->l.windows : 0;
     int status = KCP_OK;
     put_rows(f);
     //> kernel-fused
@@ -119,12 +118,12 @@ static int prepare_and_scan(struct fused *f, struct forward_params *on_strips)
             profile_hook((enum profile_part)p, a->stream);
         if (!status) status = scan(f, on_strips);
     }
-    if (f->alone) return status;
+    if (!f->l.cut) return status;
     put_split((const struct kcp_call *)a, 0, &f->p);
     states_in((const struct kcp_call *)a, 0, a->h0, f->states);
-    if (f->walk) status = carry_walked(f);
+    if (f->l.walk) status = carry_walked(f);
     else status = chunk_prepare(&f->x);
-    if (!status && !f->walk) status = carry_fused(f, on_strips);
+    if (!status && !f->l.walk) status = carry_fused(f, on_strips);
     profile_hook(PART_MAIN, a->stream);
     return status ? status : scan(f, on_strips);
     //< kernel-fused
@@ -140,7 +139,7 @@ static int fused_run(const struct kcp_forward *args, const struct kcp_path *path
     ON_SPLIT(on_strips.a, f.p);
 
     if (!status && a->NS) status = prepare_and_scan(&f, &on_strips);
-    else if (!status && !f.alone) status = carry_fused(&f, &on_strips);
+    else if (!status && f.l.cut) status = carry_fused(&f, &on_strips);
     if (!status) pass_empty_states((const struct kcp_call *)a, 1, a->h0, a->ht);
     if (!status && a->saved) write_head<<<1, 256, 0, a->stream>>>(a->saved, f.r.head);
     report_failure((const struct kcp_call *)a, status, fused_name);

@@ -11,18 +11,17 @@
 
 static const char *const fused_name = "v3_prepare_scan";
 
-// The forward of this rank. If `alone` is 1, every stretch (the token range of one
-// scan) is a whole sequence, so h0 and ht are the only states. Otherwise states and
-// maps are per segment, or per strip if segments are cut (split_sequence.cuh).
+// The forward of this rank. If l.cut is 0, every stretch (the token range of one scan)
+// is a whole sequence, so h0 and ht are the only states. Otherwise states and maps are
+// per segment, or per strip if segments are cut (split_sequence.cuh).
 struct fused {
     struct forward_params x;
+    struct kcp_launch l;
     struct arena r;
     struct kcp_exchange e;
     struct split p;
     void *states, *maps, *h_kept;        // [NS], per segment
     struct chunk_states kept;            // KCP_SAVE_ALL only
-    int alone, strip_chunks;
-    int walk;                            // map parts that a walk (split.h) computes
     int map_is_read;                     // 1 if a later rank reads the walk's map
 };
 
@@ -31,11 +30,11 @@ static void place_block(struct fused *f)
     struct forward_params *x = &f->x;
     struct arena *r = &f->r;
     f->h_kept = arena_named(r, "h_kept", 0, 1);
-    if (x->a.save == KCP_SAVE_LIGHT) return;
+    if (!f->l.keeps_factors) return;
     x->saved.rstd_q = (float *)arena_named(r, "rstd_q", 0, 1);
     x->saved.rstd_k = (float *)arena_named(r, "rstd_k", 0, 1);
     x->saved.beta = (float *)arena_named(r, "beta", 0, 1);
-    if (x->a.save != KCP_SAVE_ALL) return;
+    if (!f->l.keeps_states) return;
     f->kept.h = arena_named(r, "h_chunks", 0, 1);
     f->kept.v_new = arena_named(r, "v_new_chunks", 0, 1);
 }
@@ -47,7 +46,7 @@ static void place_strips(struct fused *f)
     const struct kcp_forward *a = &f->x.a;
     const struct kcp_call *call = (const struct kcp_call *)a;
     struct arena *r = &f->r;
-    if (!a->saved || !kcp_alone(call)) {
+    if (!a->saved || !f->l.alone) {
         f->p = split_sequence(call, r, &f->p);
         return;
     }
@@ -67,7 +66,7 @@ static void place_maps(struct fused *f)
     f->p.want = (int *)arena_take(r, a->NS, sizeof(int));
     f->p.maps = f->maps;
     f->p.starts = f->states;
-    a->strip_chunks = f->strip_chunks;
+    a->strip_chunks = f->l.strips;
     if (a->strip_chunks && !a->plan->L) place_strips(f);
     f->x.maps = f->p.maps;
     f->x.h_in = f->p.starts;
@@ -86,6 +85,7 @@ static size_t place_fused(struct fused *f, const struct kcp_forward *args,
     struct arena *r = &f->r;
     if (!a->ops) a->ops = &cuda_mapops;
     const struct kcp_call *call = (const struct kcp_call *)a;
+    f->l = kcp_launch_of(call, processors());
     arena_open(r, call, a->saved, path->format, fused_name, sizeof(bf16));
     if (a->saved) place_block(f);
     f->p = { 0, a->NS, (int *)a->cu, (int *)a->cn, NULL, NULL, NULL, NULL, NULL };
@@ -100,18 +100,15 @@ static size_t place_fused(struct fused *f, const struct kcp_forward *args,
                             sizeof(float));
     f->x.h_in = a->h0;
     f->x.h_layout = a->layout;
-    f->strip_chunks = kcp_fused_strip(call, processors());
-    f->alone = kcp_alone(call) && !f->strip_chunks;
-    const int kept = a->saved && a->save != KCP_SAVE_LIGHT;
-    f->x.raw_rows = a->KG == 1 && a->K == 128 && f->alone && !kept;
-    f->walk = kcp_fused_walk(call, processors());
-    f->map_is_read = f->walk && !segments_of(call)->last;
-    if (!f->alone) place_maps(f);
+    const int kept = a->saved && f->l.keeps_factors;
+    f->x.raw_rows = a->KG == 1 && a->K == 128 && !f->l.cut && !kept;
+    f->map_is_read = f->l.walk && !segments_of(call)->last;
+    if (f->l.cut) place_maps(f);
     f->x.from = (int *)arena_take(r, 4 * f->p.NS, sizeof(int));
     f->x.to = f->x.from + f->p.NS;
     f->x.own = f->x.to + f->p.NS;
     f->x.order = f->x.own + f->p.NS;
-    if (!f->alone || !a->saved) return r->used;
+    if (f->l.cut || !a->saved) return r->used;
     f->x.saved.h_kept = f->h_kept;
     f->x.kept = kcp_saved_states(call);
     return r->used;
@@ -151,7 +148,7 @@ static void put_rows(const struct fused *f)
         for (int s = 0, at = 0; s < a->NS; s++) {
             const struct kcp_segment *g = segments_of(a) + s;
             for (int j = 0, m = strips_of(&f->p, g); j < m; j++, at++) {
-                if (row == 0) put(&x, f->alone ? g->n : at);
+                if (row == 0) put(&x, f->l.cut ? at : g->n);
                 else if (row == 1) put(&x, j + 1 < m || !g->last ? -1 : g->n);
                 else put(&x, j || !g->first ? -1 : s);
             }

@@ -74,7 +74,7 @@ static int scans(struct factors_backward *f, struct backward_params *x, int laun
 {
     x->jobs = f->jobs[launch];
     x->njobs = f->count[launch];
-    return x->njobs ? backward_scans(x, processors(), f->p.L > 0) : KCP_OK;
+    return x->njobs ? backward_scans(x, f->l.reverse_columns[launch]) : KCP_OK;
 }
 
 // Returns 1 if a sequence extends beyond this rank on both sides, so that M is needed.
@@ -155,19 +155,19 @@ static int run_factors(const struct kcp_backward *args, const struct kcp_path *p
     if (a->saved_bytes < f.r.head.bytes) status = KCP_BAD;
 
     if (!status) put_rows(&f);
-    if (!status && a->NS && a->save == KCP_SAVE_LIGHT)
+    if (!status && a->NS && !f.l.keeps_factors)
         status = backward_factors(&f.x, processors());
-    for (int p = PART_SUM; p <= PART_MAIN && f.alone; p++)
+    for (int p = PART_SUM; p <= PART_MAIN && f.l.alone; p++)
         profile_hook((enum profile_part)p, a->stream);
     //> kernel-backward-factors
-    if (!status && !f.alone) status = carry_back(&f);
+    if (!status && !f.l.alone) status = carry_back(&f);
     if (!status && f.p.L) status = scan_strips(&f);
-    if (!status && !f.p.L) status = scans(&f, &f.x, !f.alone);
+    if (!status && !f.p.L) status = scans(&f, &f.x, !f.l.alone);
     if (!status && a->NS) status = backward_finish(&f.x, processors());
     if (!status) status = sum_parameters(&f);
     //< kernel-backward-factors
-    if (!status && f.alone) pass_empty_states(call, 0, a->dht, a->dh0);
-    if (!status && !f.alone) states_out(call, 0, f.dh_in, a->dht, a->dh0);
+    if (!status && f.l.alone) pass_empty_states(call, 0, a->dht, a->dh0);
+    if (!status && !f.l.alone) states_out(call, 0, f.dh_in, a->dht, a->dh0);
     if (!status) nan_if_block_differs(a, &f.r, f.differs, sizeof(bf16));
     report_failure(call, status, factors_name);
     return status ? status : launched();

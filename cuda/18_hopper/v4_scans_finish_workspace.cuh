@@ -13,12 +13,13 @@
 
 static const char *const factors_name = "v4_scans_finish";
 
-// The backward of this rank. If `alone` is 1, every segment is a whole sequence, so no
+// The backward of this rank. If l.alone is 1, every segment is a whole sequence, so no
 // states besides h0, dht, dh0 and those of strips are needed. Otherwise states and maps
 // are per segment. `p` describes forward's strips (parts of segments) if forward saved
-// the strips' start states and maps, which forward does only if `alone` is 1.
+// the strips' start states and maps, which forward does only if l.alone is 1.
 struct factors_backward {
     struct backward_params x;
+    struct kcp_launch l;
     struct arena r;
     struct kcp_exchange e;
     struct split p;
@@ -29,7 +30,6 @@ struct factors_backward {
     int *first, *last, *of_first, *own_row, *jobs[2], count[2];
     float *dA_rows, *ddt_rows, *all;     // sums per segment; `all`: from all ranks
     int *differs;
-    int alone;
 };
 
 // Places forward's results per chunk: in the workspace if KCP_SAVE_LIGHT requires
@@ -74,18 +74,14 @@ static void place_maps(struct factors_backward *f)
     f->e = place_exchange(r, (const struct kcp_call *)a, 1, f->dmap, f->states);
 }
 
-// Places forward's strips (parts of segments), if forward cut its segments and the
-// call's row in the table of paths has split=yes.
-static void place_strips(struct factors_backward *f, const struct kcp_path *path)
+// Places forward's strips (parts of segments), if forward cut its segments.
+static void place_strips(struct factors_backward *f)
 {
     const struct kcp_backward *a = &f->x.a;
     const struct kcp_call *call = (const struct kcp_call *)a;
     struct arena *r = &f->r;
-    char split[8] = "";
-    kcp_path_word(path, "split", split, sizeof split);
     f->p = { 0, a->NS, (int *)a->cu, (int *)a->cn, NULL, NULL, NULL, NULL, NULL };
-    if (!strcmp(split, "yes"))
-        f->p.L = (int64_t)kcp_fused_strip(call, processors()) * a->C;
+    if (f->l.split) f->p.L = (int64_t)f->l.strips * a->C;
     for (int s = f->p.NS = 0; s < a->NS; s++)
         f->p.NS += strips_of(&f->p, segments_of(call) + s);
     const int n = f->p.NS;
@@ -117,6 +113,7 @@ static size_t place_backward(struct factors_backward *f,
     const struct kcp_call *call = (const struct kcp_call *)a;
     const int64_t heads = (int64_t)a->NC * a->HV, rows = padded_rows(a->plan);
     const int64_t gates = (int64_t)a->HV * a->KG;
+    f->l = kcp_launch_of(call, processors());
     arena_open(r, call, a->saved, path->format, factors_name, sizeof(bf16));
     place_block(f);
     place_states(f);
@@ -127,14 +124,13 @@ static size_t place_backward(struct factors_backward *f,
     f->ddt_rows = (float *)arena_take(r, rows * gates, sizeof(float));
     f->all = (float *)arena_take(r, a->plan->R * rows * gates, sizeof(float));
     f->differs = (int *)arena_take(r, 1, sizeof(int));
-    f->alone = kcp_alone(call);
-    place_strips(f, path);
+    place_strips(f);
     f->x.first = { a->h0, f->first, a->layout };
     f->x.last = { a->dht, f->last, a->layout };
     f->x.of_first = { a->dh0, f->of_first, a->layout };
     if (f->p.L)
         f->x.first = { arena_named(r, "strip_starts", 0, 1), f->first, KCP_KV };
-    if (f->alone) return r->used;
+    if (f->l.alone) return r->used;
     place_maps(f);
     f->x.first = { f->h_start, f->first, KCP_KV };
     f->x.last = { f->states, f->last, KCP_KV };
@@ -180,10 +176,10 @@ static_assert(KCP_JOB_STATES == 1 << SCAN_STATES
 static int jobs_of(const struct factors_backward *f, const struct strip *s, int launch)
 {
     const struct kcp_backward *a = &f->x.a;
-    const int states = a->save != KCP_SAVE_ALL ? KCP_JOB_STATES : 0;
+    const int states = f->l.keeps_states ? 0 : KCP_JOB_STATES;
     const int reverse = KCP_JOB_REVERSE, dh_ext = KCP_JOB_DH_EXT;
     if (!f->p.L)
-        return kcp_scan_jobs((const struct kcp_call *)a, f->alone, s->at, launch,
+        return kcp_scan_jobs((const struct kcp_call *)a, f->l.alone, s->at, launch,
                              processors());
     if (launch) return s->last ? 0 : reverse;
     if (s->last) return reverse | states;
@@ -224,7 +220,7 @@ static void put_grid(const struct factors_backward *f, struct putter *x)
     put(x, chunks);
 }
 
-// Fills the index arrays, in the order in which place_strips allocated them. If `alone`
+// Fills the index arrays, in the order in which place_strips allocated them. If l.alone
 // is 0, each segment has a separate row of states. If a segment's reverse scan precedes
 // the exchange, `of_first` is -1, and the scan stores the gradient in the map's dh_ext.
 static void put_rows(struct factors_backward *f)
@@ -235,10 +231,10 @@ static void put_rows(struct factors_backward *f)
     for (int row = 0; row < 4; row++)
         for (struct strip s = {}; next_strip(f, &s);) {
             int at = s.at;
-            if (f->alone && row == 0 && !f->p.L) at = s.sequence;
-            if (f->alone && row == 1) at = s.last ? s.sequence : -1;
-            if (f->alone && row == 2) at = s.first ? s.sequence : -1;
-            if (!f->alone && row == 2 && kcp_reverses_first(call, s.at, P)) at = -1;
+            if (f->l.alone && row == 0 && !f->p.L) at = s.sequence;
+            if (f->l.alone && row == 1) at = s.last ? s.sequence : -1;
+            if (f->l.alone && row == 2) at = s.first ? s.sequence : -1;
+            if (!f->l.alone && row == 2 && kcp_reverses_first(call, s.at, P)) at = -1;
             put(&x, at);
         }
     put_jobs(f, &x, 0);

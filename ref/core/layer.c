@@ -214,6 +214,17 @@ static const struct kcp_variant *choose(const struct kcp_layer *layer,
     return kernel_of(*at);
 }
 
+/* Returns the name of the launch that the call runs on path p. */
+static const char *launch_of(const struct kcp_variant *v, const void *args,
+                             const struct kcp_path *p)
+{
+    struct kcp_device d;
+    struct kcp_query q = query_of(v, args, args, &d);
+    if (!strcmp(v->stage, "08_forward"))
+        q.saved = ((const struct kcp_forward *)args)->saved != NULL;
+    return kcp_path_launch(p, &q);
+}
+
 const char *kcp_layer_path(const struct kcp_layer *layer, const void *args,
                            int backward)
 {
@@ -223,7 +234,7 @@ const char *kcp_layer_path(const struct kcp_layer *layer, const void *args,
     if (layer) v = backward ? layer->backward : layer->forward;
     if (!v || kcp_check_sizes(v->stage, args)) return NULL;
     choose(layer, v, args, &p, why, sizeof why);
-    return p ? p->name : NULL;
+    return p ? launch_of(v, args, p) : NULL;
 }
 
 static size_t work(const struct kcp_layer *layer, const struct kcp_variant *v,

@@ -176,51 +176,6 @@ static int takes_model(const char *set, int model)
 
 /* ---- facts */
 
-/* The values that split.h reads from a call, with a digest instead of the plan. */
-struct split_key { uint64_t plan; int64_t n[14]; };
-
-static struct split_key key_of(const struct kcp_call *c, int sms)
-{
-    const struct split_key k = { c->plan->digest,
-        { c->r, c->NS, c->NC, c->R, c->H, c->HV, c->K, c->V, c->C, c->KG, c->walk,
-          c->save == KCP_SAVE_ALL, c->strip_chunks, sms } };
-    return k;
-}
-
-/* Adds the facts (variables of conditions) that split.h computes. Each thread caches
- * the last result, because a layer's call queries the table five times and split.h
- * loops over the segments up to 64 times. */
-static void add_split(struct kcp_facts *f, const struct kcp_call *c, int sms)
-{
-    static _Thread_local struct split_key last;
-    static _Thread_local struct kcp_facts kept;
-    f->windows = 1;
-    f->pieces = c->NS;
-    if (c->H >= 1 && c->K >= 1) f->turns = kcp_finish_turns(c->NC, c->H, c->K, sms);
-    if (!c->plan || c->HV < 1 || c->V < 1 || c->K < 1 || c->C < 1) return;
-    /* The call may be unchecked, so compare c->r and c->NS with the plan. */
-    if (c->r < 0 || c->r >= c->plan->R || c->NS != c->plan->ctx[c->r].NS) return;
-    f->crossing = c->plan->crossing;
-    f->alone = kcp_alone(c);
-    f->canonical = c->plan->L > 0;
-    f->longest = kcp_steps_at(&c->plan->ctx[c->r], c->C, INT64_MAX);
-    const struct split_key key = key_of(c, sms);
-    if (!key.plan || memcmp(&key, &last, sizeof key)) {
-        const struct kcp_cut cut = kcp_cut_of(c, sms);
-        const int strips = kcp_fused_strip(c, sms);
-        kept = (struct kcp_facts){
-            .strips = strips, .walks = kcp_fused_walk(c, sms) != 0,
-            .chains = kcp_strips(c, c->plan->L ? 0 : strips) * c->HV,
-            .windows = cut.crossing || strips || !c->NC ? 1 : kcp_launches(&cut),
-            .jobs = kcp_most_jobs(c, sms), .pieces = kcp_pieces(c, sms),
-            .share = kcp_prepare_share(kcp_most_prepared(c, sms), c->HV, sms) };
-        last = key;
-    }
-    f->strips = kept.strips; f->walks = kept.walks; f->chains = kept.chains;
-    f->windows = kept.windows; f->jobs = kept.jobs; f->pieces = kept.pieces;
-    f->share = kept.share;
-}
-
 struct kcp_facts kcp_facts_of(const struct kcp_call *c, const struct kcp_device *d)
 {
     struct kcp_facts f = {
@@ -233,7 +188,15 @@ struct kcp_facts kcp_facts_of(const struct kcp_call *c, const struct kcp_device 
         .bounded = c->gate == KCP_GATE_BOUNDED && c->lower_bound >= -5,
         .longest = c->NC,
         .states = kcp_saved_states(c) };
-    add_split(&f, c, d && d->sms > 0 ? d->sms : 1);
+    const struct kcp_launch x = kcp_launch_of(c, d && d->sms > 0 ? d->sms : 1);
+    f.alone = x.alone; f.strips = x.strips; f.cut = x.cut; f.walk = x.walk;
+    f.windows = x.windows; f.columns = x.columns; f.share = x.share;
+    f.chains = x.chains; f.pieces = x.pieces; f.split = x.split;
+    f.back_columns = x.back_columns; f.turns = x.turns;
+    if (!kcp_plan_fits(c)) return f;
+    f.crossing = c->plan->crossing;
+    f.canonical = c->plan->L > 0;
+    f.longest = kcp_steps_at(&c->plan->ctx[c->r], c->C, INT64_MAX);
     return f;
 }
 
@@ -411,6 +374,16 @@ int kcp_path_branches(const struct kcp_path *branch, const struct kcp_path *row,
     if (!row && kcp_path_knows(q->stage, kernel)) return 0;
     if (branch->within[0] && (!row || strcmp(branch->within, row->name))) return 0;
     return fits_arch(branch, q->device) && takes(branch, q, &f);
+}
+
+const char *kcp_path_launch(const struct kcp_path *row, const struct kcp_query *q)
+{
+    for (int i = 0; i < kcp_npaths && !kcp_path_is_plain(row); i++) {
+        const struct kcp_path *p = &kcp_paths[i];
+        if (p->within && !strcmp(p->within, row->name) && kcp_path_branches(p, row, q))
+            return p->name;
+    }
+    return row->name;
 }
 
 const struct kcp_path *kcp_path_of(const char *stage, const char *kernel,

@@ -99,6 +99,37 @@ int kcp_plain(const struct kcp_call *call, enum kcp_storage storage,
               const struct kcp_device *device, int saves, int unlinked, char *why,
               size_t n);
 
+/* ---- how the kernels of chapter 18 are launched
+ *
+ * Everything in this struct follows from the call and the number of SMs. The branches
+ * of the table read the struct, and so do the kernels' host functions. */
+struct kcp_launch {
+    int alone;               /* 1: every segment is a whole sequence */
+    int strips;              /* chunks per strip of the forward; 0: nothing is cut */
+    int cut;                 /* 1: !alone || strips: there are maps and first states */
+    int walk;                /* parts of a map (KCP_WANT_*) that a walk computes */
+    int windows;             /* launches of forward's scan */
+    double ratio;            /* chunks of launch i + 1 / chunks of launch i */
+    int columns;             /* columns per block of forward's scan: 64 or 128 */
+    int share;               /* chunks per block of the largest launch of factors */
+    int64_t chains, pieces;  /* strips * value heads; strips of a program of stages */
+    int split;               /* 1: backward's scans run per strip */
+    int reverse_columns[2];  /* columns per block in backward's launches of scans */
+    int back_columns;        /* the larger of the two */
+    int finish_blocks;       /* blocks of backward's kernel `finish` */
+    int64_t turns;           /* (chunk, head) pairs per block of `finish` */
+    int keeps_states;        /* 1: the saved block has the states (KCP_SAVE_ALL) */
+    int keeps_factors;       /* 0: backward recomputes the factors (KCP_SAVE_LIGHT) */
+};
+/* launch.c: computes the struct for a call on a GPU of `sms` SMs. The plan may be NULL
+ * and sizes may be wrong; then the launch is that of an empty call. */
+struct kcp_launch kcp_launch_of(const struct kcp_call *call, int sms);
+/* Returns 1 if the call's plan and sizes can be used, as the call may be unchecked. */
+int kcp_plan_fits(const struct kcp_call *call);
+/* Returns the name of the first branch of path `row` that the call of q runs. If there
+ * is none, or if the path is a program of stages, returns the name of the row. */
+const char *kcp_path_launch(const struct kcp_path *row, const struct kcp_query *q);
+
 /* ---- facts: the variables in conditions of paths.def and in sizes of saved.def. The
  * first two lines list members of struct kcp_call. `kda` is 1 for model KDA. saved.def
  * explains `format`, `actv`, `acc`, `states`, `exchange`; paths.def has the rest. */
@@ -106,8 +137,9 @@ int kcp_plain(const struct kcp_call *call, enum kcp_storage storage,
     F(T) F(N) F(NS) F(NC) F(R) F(H) F(HV) F(K) F(V) F(C) F(KG) F(D) F(Wc) F(blocks)    \
     F(l2norm) F(reuse_M) F(shift) F(strip_chunks)                                      \
     F(saved) F(save_all) F(light) F(aligned) F(all_aligned) F(crossing) F(alone)       \
-    F(canonical) F(strips) F(chains) F(windows) F(walks) F(jobs) F(pieces) F(share)    \
-    F(turns) F(sms) F(smem) F(kda) F(format) F(actv) F(acc) F(states) F(exchange)   \
+    F(canonical) F(strips) F(chains) F(windows) F(walk) F(pieces) F(share) F(cut)      \
+    F(columns) F(split) F(back_columns) F(turns) F(sms) F(smem) F(kda) F(format)       \
+    F(actv) F(acc) F(states) F(exchange)                                               \
     F(bounded) F(longest) F(g_as_q) F(g_f32) F(g_bf16) F(g_f16) F(beta_as_q)           \
     F(beta_f32) F(beta_bf16) F(beta_f16)
 #define KCP_FACT_MEMBER(name) int64_t name;

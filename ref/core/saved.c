@@ -6,6 +6,7 @@
  * header, but not which kernel wrote the block. */
 #include "moves.h"
 #include "paths.h"
+#include "records.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -418,20 +418,16 @@ static inline int kcp_scan_jobs(const struct kcp_call *a, int alone, int s, int 
     return states | (wanted ? KCP_JOB_DH_EXT : 0);
 }
 
-/* Returns the number of scans in launch 0 or in launch 1, whichever has more scans. */
-static inline int kcp_most_jobs(const struct kcp_call *a, int processors)
+/* Returns the number of scans in launch 0 or 1, if nothing is split. */
+static inline int kcp_jobs(const struct kcp_call *a, int launch, int processors)
 {
     const int alone = kcp_alone(a);
-    int most = 0;
-    for (int launch = 0; launch < 2; launch++) {
-        int n = 0;
-        for (int s = 0; s < a->NS; s++)
-            for (int jobs = kcp_scan_jobs(a, alone, s, launch, processors); jobs;
-                 jobs &= jobs - 1)
-                n++;
-        if (n > most) most = n;
-    }
-    return most;
+    int n = 0;
+    for (int s = 0; s < a->NS; s++)
+        for (int jobs = kcp_scan_jobs(a, alone, s, launch, processors); jobs;
+             jobs &= jobs - 1)
+            n++;
+    return n;
 }
 
 #endif

@@ -28,8 +28,8 @@ static int reaches(const struct kcp_stage *s, const char *kernel,
                    const struct kcp_path *p, const struct kcase *k,
                    const struct kcp_device *d)
 {
-    const struct kcp_path *row[16];
-    const int n = paths_of_case(s, kernel, p->storage, k, d, row, 16);
+    const struct kcp_path *row[24];
+    const int n = paths_of_case(s, kernel, p->storage, k, d, row, 24);
     int found = 0, taken = 0;
     for (int i = 0; i < n; i++) {
         found |= row[i] == p;

@@ -95,10 +95,10 @@ const struct kcp_device *paths_device(void)
 void paths_were_judged(const struct kcp_stage *s, const struct kcp_variant *v,
                        const struct kcase *k)
 {
-    const struct kcp_path *row[16];
+    const struct kcp_path *row[24];
     const struct kcp_device *d = v->where == KCP_HOST ? NULL : paths_device();
     const int n = d || v->where == KCP_HOST
-        ? paths_of_case(s, v->name, v->storage, k, d, row, 16) : 0;
+        ? paths_of_case(s, v->name, v->storage, k, d, row, 24) : 0;
     for (int i = 0; i < n; i++) judged[row[i] - kcp_paths] = 1;
 }
 
@@ -197,7 +197,7 @@ const struct listed *paths_list(const char *stage, const char *kernel,
     if (!l->reached) l->n = 0;
     for (int i = 0; i < l->n; i++)
         l->reached[i].rows = paths_of_case(s, kernel, storage, &l->cases[i], d,
-                                           l->reached[i].row, 16);
+                                           l->reached[i].row, 24);
     l->next = first;
     first = l;
     return l;

@@ -32,7 +32,7 @@ struct listed {
     enum kcp_storage storage;
     int n;
     struct kcase *cases;
-    struct reached { const struct kcp_path *row[16]; int rows; } *reached;
+    struct reached { const struct kcp_path *row[24]; int rows; } *reached;
     struct listed *next;
 };
 const struct listed *paths_list(const char *stage, const char *kernel,

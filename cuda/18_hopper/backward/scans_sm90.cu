@@ -56,22 +56,17 @@ static int launch_scans(const struct backward_params *x, const CUtensorMap *dO)
                            128 * WGS + 128, blocks, &f, *x, *dO);
 }
 
-// Uses blocks of 64 columns if the GPU has one SM per block (GDN) or two SMs per block
-// (KDA, whose blocks of 64 columns are memory-bound). Otherwise uses blocks of 128
-// columns. Strips (parts of segments) always use blocks of 64 columns, because strips
-// are cut so that these blocks fill the SMs once or twice.
 template <int kda>
 static int launch_128(const struct backward_params *x, const CUtensorMap *dO,
-                      int processors, int strips)
+                      int columns)
 {
-    const int64_t blocks = (int64_t)x->a.HV * x->njobs * x->a.V / 64;
-    return strips || (1 + kda) * blocks <= processors
-               ? launch_scans<128, 1, kda, 2>(x, dO)
-               : launch_scans<128, 2, kda, 1>(x, dO);
+    return columns == 64 ? launch_scans<128, 1, kda, 2>(x, dO)
+                         : launch_scans<128, 2, kda, 1>(x, dO);
 }
 
-// Requires K = V, and the table of paths selects this kernel only if K = V.
-int backward_scans(const struct backward_params *x, int processors, int strips)
+// Requires K = V, and the table of paths selects this kernel only if K = V. `columns`
+// per block is 64 or 128 (struct kcp_launch).
+int backward_scans(const struct backward_params *x, int columns)
 {
     const int kda = x->a.KG != 1;
     CUtensorMap dO;
@@ -80,8 +75,7 @@ int backward_scans(const struct backward_params *x, int processors, int strips)
     if (x->a.K == 64)
         return kda ? launch_scans<64, 1, 1, 1>(x, &dO)
                    : launch_scans<64, 1, 0, 1>(x, &dO);
-    return kda ? launch_128<1>(x, &dO, processors, strips)
-               : launch_128<0>(x, &dO, processors, strips);
+    return kda ? launch_128<1>(x, &dO, columns) : launch_128<0>(x, &dO, columns);
 }
 
 int backward_maps(const struct backward_params *x, const int *own)

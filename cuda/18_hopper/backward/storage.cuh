@@ -111,7 +111,7 @@ static __device__ __forceinline__ struct packed_rows<V> *v_new_of(
 int backward_maps(const struct backward_params *x, const int *own);
 int backward_factors(const struct backward_params *x, int processors);
 size_t backward_factors_size(const struct kcp_backward *a);
-int backward_scans(const struct backward_params *x, int processors, int strips);
+int backward_scans(const struct backward_params *x, int columns);
 int backward_finish(const struct backward_params *x, int processors);
 size_t backward_finish_scratch(const struct kcp_backward *a);
 

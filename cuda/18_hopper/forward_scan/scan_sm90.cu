@@ -475,23 +475,22 @@ static int launch_scan_blocks(const struct forward_params *x,
                            blocks, x, rows);
 }
 
-// Blocks have 64 columns if V is 64 or each such block gets an SM, otherwise 128.
+// `columns` per block is 64 or 128 (struct kcp_launch).
 template <int K, int kda>
 static int launch_scan(const struct forward_params *x, const struct chunk_states *to,
-                       int processors)
+                       int columns)
 {
-    const int64_t states = (int64_t)x->a.HV * x->a.NS;
     if (x->a.V == 64) return launch_scan_blocks<K, 1, kda, 1>(x, to);
-    return 2 * states > processors ? launch_scan_blocks<K, 2, kda, 1>(x, to)
-                                   : launch_scan_blocks<K, 1, kda, 2>(x, to);
+    return columns == 128 ? launch_scan_blocks<K, 2, kda, 1>(x, to)
+                          : launch_scan_blocks<K, 1, kda, 2>(x, to);
 }
 
 int forward_scan(const struct forward_params *x, const struct chunk_states *to,
-                 int processors)
+                 int columns)
 {
     if (x->a.KG == 1)
-        return x->a.K == 128 ? launch_scan<128, 0>(x, to, processors)
-                             : launch_scan<64, 0>(x, to, processors);
-    return x->a.K == 128 ? launch_scan<128, 1>(x, to, processors)
-                         : launch_scan<64, 1>(x, to, processors);
+        return x->a.K == 128 ? launch_scan<128, 0>(x, to, columns)
+                             : launch_scan<64, 0>(x, to, columns);
+    return x->a.K == 128 ? launch_scan<128, 1>(x, to, columns)
+                         : launch_scan<64, 1>(x, to, columns);
 }

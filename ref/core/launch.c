@@ -1,0 +1,79 @@
+/* launch.c -- computes how the kernels of chapter 18 are launched for a call.
+ *
+ * Book: chapter 18, "Fill the processors".
+ * Checked by: tests/08_forward/split_sequence.c, tests/08_forward/paths.c.
+ * Next: split.h, which has the rules and costs; paths.def, the branches. */
+#include "paths.h"
+#include "split.h"
+
+#include <string.h>
+
+int kcp_plan_fits(const struct kcp_call *c)
+{
+    if (!c->plan || c->HV < 1 || c->V < 1 || c->K < 1 || c->C < 1) return 0;
+    return c->r >= 0 && c->r < c->plan->R && c->NS == c->plan->ctx[c->r].NS;
+}
+
+/* Returns the columns per block of backward's scans in a launch of `jobs` scans. Blocks
+ * of 64 columns run if the GPU has one SM per block (GDN) or two (KDA, whose blocks of
+ * 64 columns are memory-bound). Strips are cut so that such blocks fill the SMs. */
+static int columns_of(const struct kcp_call *c, int split, int jobs, int sms)
+{
+    const int64_t blocks = (int64_t)c->HV * jobs * c->V / 64;
+    return c->V == 64 || split || (c->KG == 1 ? 1 : 2) * blocks <= sms ? 64 : 128;
+}
+
+static struct kcp_launch compute(const struct kcp_call *c, int sms)
+{
+    const struct kcp_cut cut = kcp_cut_of(c, sms);
+    struct kcp_launch x = { .alone = kcp_alone(c), .strips = kcp_fused_strip(c, sms) };
+    x.cut = !x.alone || x.strips;
+    x.walk = kcp_fused_walk(c, sms);
+    x.windows = x.cut || !c->NC ? 1 : kcp_launches(&cut);
+    x.ratio = kcp_launch_ratio(&cut);
+    x.chains = kcp_strips(c, c->plan->L ? 0 : x.strips) * c->HV;
+    x.columns = c->V == 64 || 2 * x.chains <= sms ? 64 : 128;
+    x.pieces = kcp_pieces(c, sms);
+    x.share = kcp_prepare_share(kcp_most_prepared(c, sms), c->HV, sms);
+    x.split = x.alone && x.strips && !c->plan->L;
+    for (int i = 0; i < 2; i++) {
+        const int n = columns_of(c, x.split, kcp_jobs(c, i, sms), sms);
+        x.reverse_columns[i] = n;
+        if (n > x.back_columns) x.back_columns = n;
+    }
+    return x;
+}
+
+/* The values of a call that `compute` reads, with a digest instead of the plan. */
+struct key { uint64_t plan; int64_t n[14]; };
+
+static struct key key_of(const struct kcp_call *c, int sms)
+{
+    const struct key k = { c->plan->digest,
+        { c->r, c->NS, c->NC, c->R, c->H, c->HV, c->K, c->V, c->C, c->KG, c->walk,
+          c->save == KCP_SAVE_ALL, c->strip_chunks, sms } };
+    return k;
+}
+
+/* Each thread caches the last result, because a layer's call queries the table five
+ * times and `compute` loops over the segments up to 64 times. */
+struct kcp_launch kcp_launch_of(const struct kcp_call *c, int sms)
+{
+    static _Thread_local struct key last;
+    static _Thread_local struct kcp_launch kept;
+    struct kcp_launch x = { .cut = 1, .windows = 1, .columns = 64, .back_columns = 64,
+                            .pieces = c->NS };
+    if (kcp_plan_fits(c)) {
+        const struct key key = key_of(c, sms);
+        if (!key.plan || memcmp(&key, &last, sizeof key)) kept = compute(c, sms);
+        last = key;
+        x = kept;
+    }
+    if (c->H >= 1 && c->K >= 1) {
+        x.finish_blocks = kcp_finish_blocks(c->NC, c->H, c->K, sms);
+        x.turns = kcp_finish_turns(c->NC, c->H, c->K, sms);
+    }
+    x.keeps_states = c->save == KCP_SAVE_ALL;
+    x.keeps_factors = c->save != KCP_SAVE_LIGHT;
+    return x;
+}
