@@ -7,20 +7,21 @@
 # An unknown function, region, label, citation, figure or number stops the build.
 
 bk         := build/book
+include book/compute.mk
 # Chapters in reading order, by parts. idea.md is first; users.md is outside the parts.
 page        = $(basename $(notdir $(wildcard $(addprefix book/,$(addsuffix -*.md,$1)))))
 part1      := $(call page,00 01 02 03 04 05 06 07 08 09 10 11 12 13)
 part2      := $(call page,17 T 18)
 part3      := $(call page,14 20)
 part4      := $(call page,15 16 19 A B)
-chapters   := idea $(part1) $(part2) $(part3) $(part4) users
+chapters   := idea $(part1) $(part2) $(part3) $(part4) users $(if $(wasm_has),compute)
 bookcode   := $(sort $(wildcard ref/*.[ch] ref/*/*.[ch] ref/stages/*.def ref/core/*.def comm/*.[ch] comm/*/*.[ch] tests/*/*.[ch] bench/*/*.[ch] book/examples/plugins/*.c bench/*.cu bench/*/*.cu \
-              cuda/*/*.h cuda/*/*.c cuda/*/*.cu cuda/*/*.cuh cuda/*/*/*.h cuda/*/*/*.cu cuda/*/*/*.cuh book/*.[ch] book/figures/*.cu book/parts.py book/figures/*.py book/examples/*.[ch] book/examples/*.cu book/labs/*.c))
+              cuda/*/*.h cuda/*/*.c cuda/*/*.cu cuda/*/*.cuh cuda/*/*/*.h cuda/*/*/*.cu cuda/*/*/*.cuh book/*.[ch] book/figures/*.cu book/parts.py book/figures/*.py book/examples/*.[ch] book/examples/*.cu book/labs/*.c book/compute/*.[ch]))
 # A figure is a function in book/figures/ with a row in book/data/figures.tsv.
 bookfigs   := $(patsubst %,$(bk)/figures/%.svg,$(shell awk -F'\t' 'NF == 3 && $$1 != "figure" { print $$1 }' book/data/figures.tsv))
 bookweave   = OUT=$(bk) LABELS=$(bk)/labels.tsv pandoc -f markdown+tex_math_dollars \
               --lua-filter book/book.lua --citeproc --bibliography book/refs.bib \
-              -M link-citations=true -t html5 --mathml --section-divs --template $(bk)/page.html
+              -M link-citations=true $(bookmore) -t html5 --mathml --section-divs --template $(bk)/page.html
 CHROMIUM   := $(firstword $(foreach c,chromium-headless-shell chromium google-chrome chrome,$(shell command -v $c 2>/dev/null)))
 chrome      = $(CHROMIUM) --headless --no-sandbox --disable-gpu --hide-scrollbars --allow-file-access-from-files
 bookneeds  := $(shell command -v pandoc 2>/dev/null)
@@ -37,6 +38,7 @@ else
 book-pages: $(bk)/index.html $(bk)/src/index.html $(chapters:%=$(bk)/%.html) $(bookcode:%=$(bk)/src/%.html) book-coverage
 book: book-pages notebook $(if $(CHROMIUM),$(bk)/kcp.pdf)
 	@$(if $(CHROMIUM),:,echo "book: no headless Chromium found, so no PDF is made and no page is checked")
+	@$(if $(wasm_has),:,echo "book: clang, lld, wasi-libc or libclang-rt-dev-wasm32 not found: the page that computes is left out")
 	@echo "book: $(bk)/index.html"
 endif
 
@@ -150,11 +152,11 @@ $(bk)/index.html: $(chapters:%=book/%.md) book/index.md book/toc.sh $(bk)/page.h
 	   echo; sh book/toc.sh '' idea; \
 	   sh book/toc.sh 'Part I: The mathematics (14 hours)' $(part1); sh book/toc.sh 'Part II: One GPU (10 hours)' $(part2); \
 	   sh book/toc.sh 'Part III: Many GPUs (4 hours)' $(part3); sh book/toc.sh 'Part IV: More of the family (6 hours)' $(part4); \
-	   sh book/toc.sh 'Using the library (1 hour)' users; \
+	   sh book/toc.sh 'Using the library (1 hour)' users; $(if $(wasm_has),sh book/toc.sh 'Experiments' compute;) \
 	   echo; sed -n 's/^the book/The book/p' $(bk)/coverage.txt | sed 's/$$/./; s/ %/\\ %/g'; } | pandoc -f markdown --template $(bk)/page.html -o $@
 
 $(bk)/print.html: $(chapters:%=$(bk)/%.html) $(bk)/index.html
-	@sh book/print.sh $(bk) index $(chapters) > $@
+	@sh book/print.sh $(bk) index $(filter-out compute,$(chapters)) > $@
 $(bk)/kcp.pdf: $(bk)/print.html
 	@$(chrome) --no-pdf-header-footer --print-to-pdf=$@ file://$(CURDIR)/$(bk)/print.html 2> $(bk)/pdf.log || { cat $(bk)/pdf.log; exit 1; }; rm -f $(bk)/pdf.log
 

@@ -1,0 +1,30 @@
+#!/bin/sh
+# compute.sh -- drives the book's page "compute" in a browser: results on all forms, every
+# mutant predicted wrongly and rightly, wrong choices; then checks its layout.
+#
+# Book: page "compute".  Checked by: make test, which runs it.
+# Next: book/compute/drive.js.
+cd "$(dirname "$0")/../.." || exit 2
+d=build/book
+chrome=
+for c in chromium-headless-shell chromium google-chrome chrome; do
+    command -v "$c" >/dev/null 2>&1 && chrome=$c && break
+done
+[ -f $d/compute.html ] || { echo "compute.sh: skipped: $d/compute.html is not built"; exit 0; }
+[ -n "$chrome" ] || { echo "compute.sh: skipped: no headless Chromium"; exit 0; }
+W=$(mktemp -d) || exit 1
+trap 'rm -rf "$W" "$d/drive.html"' EXIT
+unset XDG_CONFIG_HOME XDG_CACHE_HOME
+HOME=$W CHROME="$chrome --headless --no-sandbox --disable-gpu --hide-scrollbars"
+CHROME="$CHROME --allow-file-access-from-files --disable-dev-shm-usage"
+export HOME CHROME
+{ echo '<!doctype html><meta charset="utf-8"><body><script>'; cat book/compute/drive.js
+  echo '</script>'; } >$d/drive.html
+$CHROME --virtual-time-budget=300000 --timeout=240000 --dump-dom "file://$PWD/$d/drive.html" \
+    2>"$W/log" >"$W/page"
+grep -q '<pre id="drive">DRIVE BEGIN' "$W/page" || { echo "compute.sh: the page did not answer"; tail -3 "$W/log"; exit 1; }
+sed -n '/id="drive">DRIVE BEGIN/,/DRIVE END/p' "$W/page" | sed '1d;$d' >"$W/faults"
+sed 's/^/compute.sh: /' "$W/faults"
+WIDTHS="1280 390" sh book/lint.sh $d compute >"$W/layout" || { cat "$W/layout"; exit 1; }
+[ -s "$W/faults" ] || echo "compute.sh: 24 sets of choices, 10 mutants, 5 wrong choices, layout"
+[ ! -s "$W/faults" ]
