@@ -134,7 +134,29 @@ static int read_numbers(char *s, int64_t *out, int max)
     return n;
 }
 
-static int read_word(struct kcase *k, char *word, int *ncuts)
+/* Words for `cuts=`: all cuts are ends of sequences; then one rank is also empty; or
+ * the last cut is inside a sequence, if a sequence on the last rank has two tokens. */
+enum { ENDS = 1, ENDS_EMPTY, ENDS_INSIDE };
+static const char *const ends_name[] = { "", "ends", "ends_empty", "ends_inside" };
+
+static void cut_at_ends(struct kcase *k, int how)
+{
+    const struct kcp_call *c = &k->call;
+    const int R = c->R;
+    for (int r = 0, n = 0; r <= R; r++) {
+        while (k->cu[n] < r * c->T / R) n++;
+        k->cuts[r] = k->cu[n];
+    }
+    if (how == ENDS_EMPTY) k->cuts[R - 1] = R > 2 ? k->cuts[R - 2] : c->T;
+    for (int n = 0; how == ENDS_INSIDE && n < c->N; n++)
+        if (k->cu[n] >= k->cuts[R - 1] && k->cu[n + 1] - k->cu[n] > 1) {
+            k->cuts[R - 1] = (k->cu[n] + k->cu[n + 1]) / 2;
+            break;
+        }
+}
+
+/* Sets *ncuts to the number of cuts, or *ends to one of the words above. */
+static int read_word(struct kcase *k, char *word, int *ncuts, int *ends)
 {
     struct kcp_call *c = &k->call;
     char *value = strchr(word, '=');
@@ -168,6 +190,11 @@ static int read_word(struct kcase *k, char *word, int *ncuts)
         return 1;
     }
     if (!strncmp(word, "cuts=", n)) {
+        for (int i = ENDS; i <= ENDS_INSIDE; i++)
+            if (!strcmp(value, ends_name[i])) {
+                *ends = i;
+                return 1;
+            }
         *ncuts = read_numbers(value, k->cuts, CASE_RANKS + 1);
         return *ncuts > 1;
     }
@@ -184,7 +211,7 @@ int case_parse(const char *text, struct kcase *k, char *why, size_t n)
 {
     struct kcp_call *c = &k->call;
     char copy[1024], *rest = NULL;
-    int ncuts = 0;
+    int ncuts = 0, ends = 0;
     memset(k, 0, sizeof *k);
     c->H = c->R = 1;
     c->K = c->V = 16;
@@ -196,7 +223,7 @@ int case_parse(const char *text, struct kcase *k, char *why, size_t n)
     for (char *w = strtok_r(copy, " ", &rest); w; w = strtok_r(NULL, " ", &rest)) {
         char word[256];
         snprintf(word, sizeof word, "%s", w);
-        if (!read_word(k, w, &ncuts)) {
+        if (!read_word(k, w, &ncuts, &ends)) {
             snprintf(why, n, "%s", word);
             return 1;
         }
@@ -211,6 +238,10 @@ int case_parse(const char *text, struct kcase *k, char *why, size_t n)
     k->uneven = ncuts > 0;
     if (ncuts && c->R == 1) c->R = ncuts - 1;
     for (int r = 0; !ncuts && r <= c->R; r++) k->cuts[r] = r * c->T / c->R;
+    if (ends && c->R > 1 && c->R <= CASE_RANKS) {
+        cut_at_ends(k, ends);
+        k->uneven = 1;
+    }
     if (c->HV % c->H) {
         snprintf(why, n, "HV=%d is no multiple of H=%d", c->HV, c->H);
         return 1;
@@ -227,8 +258,8 @@ int case_parse(const char *text, struct kcase *k, char *why, size_t n)
     }
     struct kcp_plan *p;
     const char *wrong = "no memory";
-    if (kcp_plan_make(&p, c->N, k->cu, c->R, ncuts ? k->cuts : NULL, k->L, c->C, c->Wc,
-                      &wrong)) {
+    const int64_t *cuts = k->uneven ? k->cuts : NULL;
+    if (kcp_plan_make(&p, c->N, k->cu, c->R, cuts, k->L, c->C, c->Wc, &wrong)) {
         snprintf(why, n, "cuts: %s", wrong);
         return 1;
     }
