@@ -18,6 +18,7 @@ struct bench {                         /* options, and measured rates */
     int warmup, iters, newest;         /* newest = 1: time one variant per stage */
     int unsaved;                       /* 1: stage 08 saves nothing for stage 13 */
     int tokens, save;                  /* save: an enum kcp_save, or SAVE_NONE */
+    int canonical, spread;             /* tokens per segment or 0; enum kcp_spread */
     int ranks;                         /* 0: time stages; n: time layers on n ranks */
     const char *stages, *variant, *backend, *forms;
     const char *tsv;

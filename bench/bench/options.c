@@ -137,6 +137,9 @@ static int check_options(struct bench *b)
     if (b->variant && !kcp_variants(NULL, b->variant, &v, 1))
         return bench_bad("--variant", b->variant, "a name from kcp-check --list");
     if (c->NS > c->T) return bench_bad("--segments", "", "at most -T");
+    if (b->canonical && c->NS > 1)
+        return bench_bad("--canonical", "", "no --segments with --canonical");
+    if (b->spread && !b->ranks) return bench_bad("--layout", "", "--ranks too");
     if (b->tsv && access(b->tsv, F_OK) == 0)
         return bench_bad("--tsv", b->tsv, "a file that does not exist yet");
     if (b->backend && strcmp(b->backend, "nccl") && strcmp(b->backend, "threads"))

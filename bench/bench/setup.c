@@ -35,12 +35,26 @@ static int fill_grid(struct runner *x)
     return e;
 }
 
-/* If --segments exceeds the number of ranks, the plan cuts sequences every L tokens.
- * Each rank then scans several segments concurrently. */
+/* With --canonical, or if --segments exceeds the number of ranks, the plan cuts sequences
+ * every L tokens. Each rank then scans several segments concurrently. */
+static int make_plan(struct runner *x, int R, const char **why)
+{
+    const struct bench *b = x->b;
+    const struct kcp_call *all = &b->call;
+    struct kcp_owners owners = { 0 };
+    const int64_t L = all->NS > R ? (all->T + all->NS - 1) / all->NS : b->canonical;
+    if (b->spread == KCP_CONTIGUOUS)
+        return kcp_plan_make(&x->plan, all->N, b->cu, R, NULL, L, all->C, 4, why);
+    int e = kcp_owners_make(&owners, (enum kcp_spread)b->spread, all->N, b->cu, R, 0,
+                            why);
+    if (!e) e = kcp_plan_owned(&x->plan, all->N, b->cu, R, &owners, L, all->C, 4, why);
+    kcp_owners_free(&owners);
+    return e;
+}
+
 int runner_open(struct runner *x, struct kcp_comm *comm)
 {
     const struct kcp_call *all = &x->b->call;
-    const int64_t L = all->NS > comm->R ? (all->T + all->NS - 1) / all->NS : 0;
     const char *why = "";
     struct CUstream_st *stream;
     x->call = *all;
@@ -48,8 +62,7 @@ int runner_open(struct runner *x, struct kcp_comm *comm)
     x->call.r = comm->r;
     x->call.comm = comm;
     x->call.ops = device_memory()->mapops;
-    int e = kcp_plan_make(&x->plan, all->N, x->b->cu, comm->R, NULL, L, all->C, 4,
-                          &why);
+    int e = make_plan(x, comm->R, &why);
     if (e) fprintf(stderr, "kcp-bench: the plan was not made: %s\n", why);
     x->call.plan = x->plan;
     if (!e && cudaStreamCreate(&stream)) e = KCP_CUDA;
