@@ -35,8 +35,8 @@ static int fill_grid(struct runner *x)
     return e;
 }
 
-/* With --canonical, or if --segments exceeds the number of ranks, the plan cuts sequences
- * every L tokens. Each rank then scans several segments concurrently. */
+/* With --canonical, or if --segments exceeds the number of ranks, the plan cuts
+ * sequences every L tokens. Each rank then scans several segments concurrently. */
 static int make_plan(struct runner *x, int R, const char **why)
 {
     const struct bench *b = x->b;
