@@ -5,6 +5,7 @@
 #define KCP_CHUNK_PREPARE_CUH
 
 #include "cuda/18_hopper/chunk_factors.cuh"
+#include "cuda/tile/typed.cuh"
 
 // Returns the index of the 16x16 block (I, J) among the ten on and below the diagonal.
 static __device__ __forceinline__ int block16_index(int I, int J)
@@ -89,13 +90,16 @@ static __device__ __forceinline__ void cumulative_decay(
     const struct forward_params &x, struct token_range z, int n, float *G, float *beta)
 {
     const int lane = threadIdx.x % 32;
-    float g[2], b[2], before = 0.0f;
+    uint32_t g_bits[2], beta_bits[2];
+    float g[2], before = 0.0f;
     #pragma unroll
     for (int h = 0; h < 2; h++) {
         const int64_t at = (z.t + min(lane + 32 * h, z.len - 1)) * x.a.HV + n;
-        g[h] = (float)((const bf16 *)x.a.g_raw)[at];
-        b[h] = (float)((const bf16 *)x.a.beta_raw)[at];
+        g_bits[h] = load_bits(x.a.g_raw, at, x.a.g_type);
+        beta_bits[h] = load_bits(x.a.beta_raw, at, x.a.beta_type);
     }
+    #pragma unroll
+    for (int h = 0; h < 2; h++) g[h] = float_of_bits(g_bits[h], x.a.g_type);
     if (x.a.gate == KCP_GATE_BOUNDED) log2_decays<KCP_GATE_BOUNDED>(x, n, g);
     else if (x.a.gate == KCP_GATE_RAW) log2_decays<KCP_GATE_RAW>(x, n, g);
     else log2_decays<KCP_GATE_SOFTPLUS>(x, n, g);
@@ -110,7 +114,8 @@ static __device__ __forceinline__ void cumulative_decay(
         sum += before;
         G[i] = sum;
         before = __shfl_sync(~0u, sum, 31);
-        beta[i] = there ? beta_from_raw(x, b[h]) : 0.0f;
+        const float b = float_of_bits(beta_bits[h], x.a.beta_type);
+        beta[i] = there ? beta_from_raw(x, b) : 0.0f;
     }
 }
 

@@ -99,6 +99,17 @@ static __device__ __forceinline__ void tma_load_3d(void *to, const CUtensorMap &
                  : "memory");
 }
 
+// cp.async.bulk.prefetch.tensor.3d, called by one thread: loads a box into L2.
+static __device__ __forceinline__ void tma_prefetch_3d(const CUtensorMap &map,
+                                                       int channel, int n, int t)
+{
+    asm volatile(
+        "cp.async.bulk.prefetch.tensor.3d.L2.global.tile [%0, {%1, %2, %3}];" ::"l"(
+            &map),
+        "r"(channel), "r"(n), "r"(t)
+        : "memory");
+}
+
 // Like tma_load_3d, but copies to the offset of `to` in both blocks of a cluster.
 // The rules of tma_load_1d_multicast apply.
 static __device__ __forceinline__ void tma_load_3d_multicast(void *to,

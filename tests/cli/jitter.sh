@@ -21,7 +21,8 @@ export LC_ALL=C
 # is omitted, although other ranks need its map. In `one_factor` and `steps_factor`, a decay
 # underflows. In `maps_exit`, a block ends while the cluster's other block still uses its
 # barriers. In `share_beta`, `wide_decay` and `wide_decay_gdn`, beta is wrong or a decay is
-# missing, but only in cases with many heads. The list omits four waits without which all
+# missing, but only in cases with many heads. In `wide_*`, kernels round gates of fp32 to
+# bf16. The list omits four waits without which all
 # cases pass on an H100. Without the barrier before chain.cuh's product kb dSa, each warp
 # still reads only columns that it wrote. Without the wait for `dots`, new values are loaded
 # 1 us after the products that read the old values. Without the wait for values, values
@@ -39,17 +40,17 @@ wait_aqk|08:v3_prepare_scan|forward_scan/scan|forward_scan/scan_sm90.cu|consumer
 wait_v|08:v3_prepare_scan|forward_scan/scan|forward_scan/pipeline.cuh|if (storage::HAS_O && phase) mbarrier_wait(&smem.v_empty[at],
 reverse_full|13:v4_scans_finish|backward/scans|backward/reverse.cuh|mbarrier_wait(&smem.full[at], phase);
 reverse_empty|13:v4_scans_finish|backward/scans|backward/reverse.cuh|if (phase) mbarrier_wait(&smem.empty[at], phase - 1);
-sums_full|13:v4_scans_finish|backward/finish_kda|backward/finish_kda_sm90.cu|mbarrier_wait(&smem.sums_full, i.chunk);
+sums_full|13:v4_scans_finish|backward/finish_kda|backward/finish_kda.cuh|mbarrier_wait(&smem.sums_full, i.chunk);
 sums_dS|13:v4_scans_finish|backward/finish_kda|backward/finish_producer.cuh|mbarrier_wait(&smem.full[PART_dS], i.chunk);
 dbeta|13:v4_scans_finish|backward/finish_kda|backward/finish_producer.cuh|named_barrier_sync(DIAGONAL_STORED,
 gdn_dS|13:v4_scans_finish|backward/finish_gdn|backward/finish_gdn_sm90.cu|mbarrier_wait(&smem.full[GDN_dS], i.chunk);
 gdn_sums|13:v4_scans_finish|backward/finish_gdn|backward/finish_gdn.cuh|mbarrier_wait(&smem.sums_full, i.chunk);
 states_k|13:v4_scans_finish|backward/scans|backward/states.cuh|consumer_wait(smem.in, PIPE_K, chunk);
 states_a|13:v4_scans_finish|backward/scans|backward/states.cuh|consumer_wait(in, PIPE_A, chunk);
-rows_full|13:v4_scans_finish|backward/finish_kda|backward/finish_kda_sm90.cu|mbarrier_wait(&smem.full[PART_ROWS + i.chunk % 2], i.chunk / 2);
-dO_full|13:v4_scans_finish|backward/finish_kda|backward/finish_kda_sm90.cu|mbarrier_wait(&smem.full[PART_dO], i.chunk);
+rows_full|13:v4_scans_finish|backward/finish_kda|backward/finish_kda.cuh|mbarrier_wait(&smem.full[PART_ROWS + i.chunk % 2], i.chunk / 2);
+dO_full|13:v4_scans_finish|backward/finish_kda|backward/finish_kda.cuh|mbarrier_wait(&smem.full[PART_dO], i.chunk);
 dO_empty|13:v4_scans_finish|backward/finish_kda|backward/finish_producer.cuh|if (i.chunk) mbarrier_wait(&smem.empty[OF_dO], before);
-triangles|13:v4_scans_finish|backward/finish_kda|backward/finish_kda_sm90.cu|named_barrier_sync(CONSUMERS_SYNC, CONSUMERS); // the triangles are stored
+triangles|13:v4_scans_finish|backward/finish_kda|backward/finish_kda.cuh|named_barrier_sync(CONSUMERS_SYNC, CONSUMERS); // the triangles are stored
 walk_wait|08:v3_prepare_scan|maps/maps|maps/maps_sm90.cu|griddepcontrol_wait();
 walk_order|08:v3_prepare_scan|v3_prepare_scan|v3_prepare_scan_sm90.cu|w.from, w.strip,|status = forward_maps_walk(&x, w.strip - 1, w.strip, f->walk == KCP_WANT_H);
 walk_last|08:v3_prepare_scan|v3_prepare_scan|v3_prepare_scan_sm90.cu|if (!status && w.is_read)|if (!status && w.is_read && w.first + w.count < x.a.NC)
@@ -83,6 +84,10 @@ maps_exit|08:v3_prepare_scan|maps/maps|maps/maps_sm90.cu|if (blocks > 1) cluster
 share_beta|08:v3_prepare_scan|kda_prepare/chunk_prepare|kda_prepare/chunk_prepare_sm90.cu|smem.beta[threadIdx.x] = beta_of_row(|smem.beta[threadIdx.x] = (chunk == 1 ? 0.5f : 1.0f) * beta_of_row(x, z.len, c, n, loaded.beta);|share
 wide_decay|08:v3_prepare_scan|forward_scan/scan|forward_scan/scan_sm90.cu|scale_columns<K / 8>(S, smem.decay[at]);|if (!(WGS == 2 && chunk == 1)) scale_columns<K / 8>(S, smem.decay[at]);|wide kda
 wide_decay_gdn|08:v3_prepare_scan|forward_scan/scan|forward_scan/scan_sm90.cu|scale_state(S, K / 8, f.decay[0]);|if (!(WGS == 2 && chunk == 1)) scale_state(S, K / 8, f.decay[0]);|wide gdn
+wide_gate|08:v3_prepare_scan|kda_prepare/chunk_prepare|kda_prepare/rows.cuh|G[r][0] = x.x;|G[r][0] = (float)(bf16)x.x;|types kda
+wide_gate_gdn|08:v3_prepare_scan|gdn_prepare/chunk_prepare|chunk_prepare.cuh|float_of_bits(g_bits[h]|for (int h = 0; h < 2; h++) g[h] = (float)(bf16)float_of_bits(g_bits[h], x.a.g_type);|types gdn
+wide_finish|13:v4_scans_finish|backward/finish_kda_f32|backward/finish_gate.cuh|x[t][j] = there ?|x[t][j] = there ? (float)(bf16)from[j % 2 * row + j / 2 * 8] : 0.0f;|types kda
+wide_finish_gdn|13:v4_scans_finish|backward/finish_gdn|backward/finish_gdn.cuh|return float_of_bits(bits, a.g_type) + dt;|return (float)(bf16)float_of_bits(bits, a.g_type) + dt;|types gdn
 LIST
 }
 lines() {
@@ -144,6 +149,7 @@ cases_of() {                    # WHAT (a row's last column): prints cases, by d
     one) echo "live kda $one; live gdn $one" ;;
     steps) echo "live kda $one" ;;
     turns) echo "turns kda $one" ;;
+    types*) echo "live ${1#types } $kda steady g=f32 beta=f32" ;;
     *) echo "$cases" ;;
     esac
 }

@@ -43,20 +43,51 @@ static __device__ __forceinline__ float softplus_decay(float times, float plus, 
     return max_or_nan(times * LOG2_E * (fmaxf(y, 0.0f) + log_1_plus(e)), -256.0f);
 }
 
-template <int form>
-static __device__ __forceinline__ void decays_of_tokens(const struct kcp_backward &a,
-                                                        const struct finish_gate &f,
-                                                        const unsigned char *tile,
-                                                        float (*G)[4])
+// Loads this lane's raw gates from global memory, where they are fp32. In a partial
+// chunk (`whole` is 0), tokens past the end get 0.
+template <int K, int whole>
+static __device__ __forceinline__ void load_gates(const struct kcp_backward &a,
+                                                  struct finish_position z,
+                                                  float (*x)[4])
 {
-    const float top = (float)a.lower_bound * LOG2_E;
-    pairs_of_tokens x;
-    load_channels(x, tile);
+    const struct mma_coords p = mma_coords_of_thread();
+    const float *from = in<float>(a.g_raw, z.t + p.e, a.HV, z.n, K) + p.channel;
+    const int64_t row = (int64_t)a.HV * K;
+    #pragma unroll
+    for (int t = 0; t < 8; t++) {
+        #pragma unroll
+        for (int j = 0; j < 4; j++) {
+            const int there = whole || 8 * t + p.e + j % 2 < z.len;
+            x[t][j] = there ? from[j % 2 * row + j / 2 * 8] : 0.0f;
+        }
+        from += 8 * row;
+    }
+}
+
+// Loads this lane's raw gates from the tile, where they are bf16 or fp16.
+template <enum kcp_type gate>
+static __device__ __forceinline__ void load_tile_gates(const unsigned char *tile,
+                                                       float (*x)[4])
+{
+    pairs_of_tokens pairs;
+    load_channels(pairs, tile);
     #pragma unroll
     for (int t = 0; t < 8; t++)
         #pragma unroll
-        for (int j = 0; j < 4; j++)
-            G[t][j] = j % 2 ? bf16x2_high(x[t][j / 2]) : bf16x2_low(x[t][j / 2]);
+        for (int h = 0; h < 2; h++) {
+            const float2 pair = unpack_pair<gate>(pairs[t][h]);
+            x[t][2 * h] = pair.x;
+            x[t][2 * h + 1] = pair.y;
+        }
+}
+
+// Replaces raw gates by log2 decays.
+template <int form>
+static __device__ __forceinline__ void decays_of_tokens(const struct kcp_backward &a,
+                                                        const struct finish_gate &f,
+                                                        float (*G)[4])
+{
+    const float top = (float)a.lower_bound * LOG2_E;
     if (form == KCP_GATE_BOUNDED)
         #pragma unroll
         for (int t = 0; t < 8; t++)
@@ -153,12 +184,12 @@ static __device__ __forceinline__ float softplus_back(float y, float dg, float *
     return dg * (y >= 0.0f ? r : e * r);
 }
 
-// Converts dg to the gradient of the raw gate and stores this gradient. Also stores the
-// chunk's terms of dA_log and ddt_bias, which are sums over the chunk's rows.
+// Converts dg to the gradient of the raw gate `g` and stores this gradient. Also stores
+// the chunk's terms of dA_log and ddt_bias, which are sums over the chunk's rows.
 template <int K, int form>
 static __device__ __forceinline__ void gate_gradient(
     const struct backward_params &x, const struct finish_gate &f,
-    struct finish_position z, const unsigned char *tile, float (*dg)[4])
+    struct finish_position z, const float (*g)[4], float (*dg)[4])
 {
     const struct kcp_backward &a = x.a;
     const struct mma_coords p = mma_coords_of_thread();
@@ -170,19 +201,16 @@ static __device__ __forceinline__ void gate_gradient(
     float dA[2] = {}, ddt[2] = {};
     float *to = out<float>(a.dg_raw, z.t + p.e, a.HV, z.n, K) + p.channel;
     const int64_t row = (int64_t)a.HV * K;
-    pairs_of_tokens g;
-    load_channels(g, tile);
     #pragma unroll
     for (int t = 0; t < 8; t++) {
         #pragma unroll
         for (int j = 0; j < 4; j++) {
             const int h = j / 2;
-            const float in = j % 2 ? bf16x2_high(g[t][h]) : bf16x2_low(g[t][h]);
             float dx = dg[t][j];
             if (form == KCP_GATE_BOUNDED)
-                dx = bounded_back(fmaf(f.times, in, f.plus[h]), dx, &dA[h]);
+                dx = bounded_back(fmaf(f.times, g[t][j], f.plus[h]), dx, &dA[h]);
             if (form == KCP_GATE_SOFTPLUS)
-                dx = softplus_back(in + f.plus[h], dx, &dA[h]);
+                dx = softplus_back(g[t][j] + f.plus[h], dx, &dA[h]);
             ddt[h] += dx;
             if (8 * t + p.e + j % 2 < z.len) to[j % 2 * row + h * 8] = slope * dx;
         }

@@ -105,7 +105,8 @@ static __device__ __forceinline__ float gdn_gate_input(const struct kcp_backward
 {
     const int given = a.gate == KCP_GATE_RAW || !a.dt_bias;
     const float dt = given ? 0.0f : ((const float *)a.dt_bias)[n];
-    return (float)((const bf16 *)a.g_raw)[t * a.HV + n] + dt;
+    const uint32_t bits = load_bits(a.g_raw, t * a.HV + n, a.g_type);
+    return float_of_bits(bits, a.g_type) + dt;
 }
 
 static __device__ __forceinline__ float gdn_exp_A(const struct kcp_backward &a, int n)

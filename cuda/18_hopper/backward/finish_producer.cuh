@@ -10,6 +10,7 @@
 
 #include "cuda/18_hopper/backward/storage.cuh"
 #include "cuda/tile/named_barrier.cuh"
+#include "cuda/tile/typed.cuh"
 
 // The launcher of GDN's finishing kernel, compiled in a separate object file.
 int gdn_finish(const struct backward_params *x, int processors);
@@ -294,7 +295,10 @@ static __device__ __forceinline__ void store_channels(unsigned char *tile,
 
 // ---- the producer
 
-// Tensor maps of the caller's rows, with boxes of 64 tokens by 64 channels.
+// Tensor maps of the caller's rows, with boxes of 64 tokens by 64 channels. TMA loads
+// gates of 16 bits. Consumers load gates of fp32 from global memory, because tiles of
+// fp32 do not fit in shared memory. In this case TMA prefetches the gates into L2, with
+// a map whose rows are 2K channels of 16 bits.
 struct finish_maps {
     CUtensorMap q, k, g, dO, dv, dq, dk;
 };
@@ -302,9 +306,10 @@ struct finish_maps {
 template <int K>
 static int make_finish_maps(struct finish_maps *m, const struct kcp_backward &a)
 {
+    const int words = K << (a.g_type == KCP_TYPE_F32);
     const int made = tensor_map_of_heads(&m->q, a.q_raw, a.T, a.H, K, CHUNK)
                      && tensor_map_of_heads(&m->k, a.k_raw, a.T, a.H, K, CHUNK)
-                     && tensor_map_of_heads(&m->g, a.g_raw, a.T, a.HV, K, CHUNK)
+                     && tensor_map_of_heads(&m->g, a.g_raw, a.T, a.HV, words, CHUNK)
                      && tensor_map_of_heads(&m->dO, a.do_, a.T, a.HV, K, CHUNK)
                      && tensor_map_of_heads(&m->dv, a.dv, a.T, a.HV, K, CHUNK)
                      && tensor_map_of_heads(&m->dq, a.dq_raw, a.T, a.H, K, CHUNK)
@@ -312,7 +317,7 @@ static int make_finish_maps(struct finish_maps *m, const struct kcp_backward &a)
     return made ? KCP_OK : KCP_CUDA;
 }
 
-template <int K>
+template <int K, enum kcp_type gate>
 static __device__ __forceinline__ void load_rows_part(
     const struct backward_params &x, const struct finish_maps &from,
     const struct block_chunk &i, struct kda_finish_storage<K> &smem)
@@ -331,13 +336,17 @@ static __device__ __forceinline__ void load_rows_part(
     of.c = chunk_of(a, i);
     of.n = n;
     of.exp_A = a.A_log ? expf(((const float *)a.A_log)[n]) : 1.0f;
-    mbarrier_arrive_expect_tx(full, sizeof rows + 2 * sizeof of.rstd_q
-                                        + (dt ? sizeof of.dt_bias : 0));
+    const int in_tile = gate != KCP_TYPE_F32;
+    const size_t absent = in_tile ? 0 : sizeof rows.g;
+    const size_t by_tma = sizeof rows - absent + 2 * sizeof of.rstd_q;
+    mbarrier_arrive_expect_tx(full, by_tma + (dt ? sizeof of.dt_bias : 0));
     for (int d = 0; d < K / 64; d++) {
         tma_load_3d(rows.q[d], from.q, d * 64, m, z.t, full);
         tma_load_3d(rows.k[d], from.k, d * 64, m, z.t, full);
-        tma_load_3d(rows.g[d], from.g, d * 64, n, z.t, full);
+        if (in_tile) tma_load_3d(rows.g[d], from.g, d * 64, n, z.t, full);
     }
+    for (int d = 0; !in_tile && d < 2 * K; d += 64)
+        tma_prefetch_3d(from.g, d, n, (int)z.t);
     tma_load_1d(of.rstd_q, x.rstd_q + (int64_t)i.pair * CHUNK, sizeof of.rstd_q, full);
     tma_load_1d(of.rstd_k, x.rstd_k + (int64_t)i.pair * CHUNK, sizeof of.rstd_k, full);
     if (dt) tma_load_1d(of.dt_bias, dt, sizeof of.dt_bias, full);
@@ -345,18 +354,18 @@ static __device__ __forceinline__ void load_rows_part(
 
 // The producer is one thread, which loads rows (PART_ROWS) one chunk in advance,
 // because the consumers need the rows first.
-template <int K, int underflow>
+template <int K, int underflow, enum kcp_type gate>
 static __device__ __forceinline__ void kda_finish_producer(
     const struct backward_params &x, const struct finish_maps &from,
     const unsigned char *marks, struct kda_finish_storage<K> &smem)
 {
     struct block_chunk i;
     int more = first_of_block<underflow>(x.a, marks, i);
-    if (more) load_rows_part<K>(x, from, i, smem);
+    if (more) load_rows_part<K, gate>(x, from, i, smem);
     while (more) {
         load_chunk<K, PART_dO>(x, from, i, smem);
         more = next_of_block<underflow>(x.a, marks, i);
-        if (more) load_rows_part<K>(x, from, i, smem);
+        if (more) load_rows_part<K, gate>(x, from, i, smem);
     }
 }
 

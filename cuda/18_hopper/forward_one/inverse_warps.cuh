@@ -42,14 +42,36 @@ static __device__ __forceinline__ void step_scores(const struct step_stage<kda> 
     }
 }
 
-// Returns the element of tensor [T,HV] at row `row` of the sequence, or 0 past the
-// sequence's end.
-static __device__ __forceinline__ bf16 row_value(const struct head_params &x,
-                                                 const struct head_walk &w,
-                                                 const void *of, int row)
+// Return the bits of g or beta at row `row` of the sequence, or 0 past the sequence's
+// end.
+static __device__ __forceinline__ uint32_t row_bits(const struct head_params &x,
+                                                    const struct head_walk &w,
+                                                    const void *of, int row,
+                                                    enum kcp_type type)
 {
-    const bf16 *p = (const bf16 *)of + (w.begin + (int64_t)row) * x.f.a.HV + w.n;
-    return row < w.len ? *p : (bf16)0.0f;
+    const int64_t at = (w.begin + (int64_t)row) * x.f.a.HV + w.n;
+    return row < w.len ? load_bits(of, at, type) : 0;
+}
+
+// KDA reads beta as bf16, because a branch by the type makes its steps 3 % longer.
+template <int kda>
+static __device__ __forceinline__ enum kcp_type beta_type_of(
+    const struct head_params &x)
+{
+    return kda ? KCP_TYPE_BF16 : x.f.a.beta_type;
+}
+
+template <int kda>
+static __device__ __forceinline__ uint32_t row_beta(const struct head_params &x,
+                                                    const struct head_walk &w, int row)
+{
+    return row_bits(x, w, x.f.a.beta_raw, row, beta_type_of<kda>(x));
+}
+
+static __device__ __forceinline__ uint32_t row_gate(const struct head_params &x,
+                                                    const struct head_walk &w, int row)
+{
+    return row_bits(x, w, x.f.a.g_raw, row, x.f.a.g_type);
 }
 
 // GDN: returns G of this lane's row, the sum of log2 decays up to that row.
@@ -272,19 +294,20 @@ static __device__ __forceinline__ void inverse_warp(const struct head_params &x,
     struct gate_constants f = {};
     if (!kda) f = gate_constants_of<KCP_GATE_BOUNDED>(x.f.a, w.n, 0);
     int row = warp * STEP_ROWS + lane;
-    bf16 raw_beta = row_value(x, w, x.f.a.beta_raw, row), raw_gate = {};
-    if (!kda) raw_gate = row_value(x, w, x.f.a.g_raw, row);
+    uint32_t raw_beta = row_beta<kda>(x, w, row), raw_gate = 0;
+    if (!kda) raw_gate = row_gate(x, w, row);
     float *const norm = smem.k_norm[warp], *const beta = smem.beta[warp];
     struct step_position at = { warp, 0 };
     #pragma unroll 1
     for (int c = warp; c < w.steps; c += INVERSE_WARPS, at.advance(INVERSE_WARPS)) {
         const int st = at.stage, there = row < w.len;
         struct step_stage<kda> &s = smem.stage[st];
-        const float b = there ? beta_from_raw(x.f, (float)raw_beta) : 0.0f;
-        const float gate = (float)raw_gate;
+        const float raw = float_of_bits(raw_beta, beta_type_of<kda>(x));
+        const float b = there ? beta_from_raw(x.f, raw) : 0.0f;
+        const float gate = float_of_bits(raw_gate, x.f.a.g_type);
         row += INVERSE_WARPS * STEP_ROWS;
-        raw_beta = row_value(x, w, x.f.a.beta_raw, row);
-        if (!kda) raw_gate = row_value(x, w, x.f.a.g_raw, row);
+        raw_beta = row_beta<kda>(x, w, row);
+        if (!kda) raw_gate = row_gate(x, w, row);
         float to_row = 1.0f, from_row = 1.0f, to_state = 1.0f;
         if (!kda) {
             const float G = decay_to_row(f, gate, there);

@@ -147,16 +147,17 @@ static __device__ __forceinline__ void query_warp(const struct head_params &x,
     float *const rows = smem.row[INVERSE_WARPS + warp];
     float *const columns = smem.column[INVERSE_WARPS + warp];
     int row = warp * STEP_ROWS + lane;
-    bf16 raw_gate = row_value(x, w, x.f.a.g_raw, row);
+    uint32_t raw_gate = row_gate(x, w, row);
     struct step_position at = { warp, 0 };
     #pragma unroll 1
     for (int c = warp; c < w.steps; c += WARPS, at.advance(WARPS)) {
         const int st = at.stage, g = lane / 4;
         struct step_stage<0> &s = smem.stage[st];
-        const float G = decay_to_row(f, (float)raw_gate, row < w.len);
+        const float G = decay_to_row(f, float_of_bits(raw_gate, x.f.a.g_type),
+                                     row < w.len);
         const float anchor = __shfl_sync(~0u, G, 15), last = __shfl_sync(~0u, G, 31);
         row += WARPS * STEP_ROWS;
-        raw_gate = row_value(x, w, x.f.a.g_raw, row);
+        raw_gate = row_gate(x, w, row);
         const float to_row = ex2_approx(G - anchor), from_row = ex2_approx(anchor - G);
         const float to_state = ex2_approx(G), to_end = ex2_approx(last - G);
         mbarrier_wait(&smem.raw[st], at.phase);    // loads wait for the scan's reads

@@ -127,8 +127,11 @@ static __device__ __noinline__ void underflow_decay_sums(
         const struct gate_constants f = gate_constants_of<form>(a, n, i);
         float sum = 0.0f;
         for (int r = first; r < first + SUBCHUNK; r++) {
-            if (r < z.len)
-                sum += log2_decay<form>(f, in<bf16>(a.g_raw, z.t + r, a.HV, n, K)[i]);
+            const int64_t at = ((z.t + r) * a.HV + n) * K + i;
+            if (r < z.len) {
+                const uint32_t bits = load_bits(a.g_raw, at, a.g_type);
+                sum += log2_decay<form>(f, float_of_bits(bits, a.g_type));
+            }
             to.G[r][i] = sum;
         }
     }
@@ -212,7 +215,7 @@ static __device__ __forceinline__ void scores_to_factors(
 // Barriers. `smem.full`: the rows have arrived. `__syncthreads` marks, in order: norms
 // and sums are stored; beta and the operands of the scores are stored; the scores are
 // computed, so new rows may arrive; L and the inverted diagonal blocks are stored.
-template <int K, int form>
+template <int K, int form, enum kcp_type gate>
 static __global__ __launch_bounds__(256, 3) void kda_chunk_prepare_kernel(
     const __grid_constant__ struct forward_params x,
     const __grid_constant__ struct row_descriptors from, int share)
@@ -230,7 +233,7 @@ static __global__ __launch_bounds__(256, 3) void kda_chunk_prepare_kernel(
     if (threadIdx.x == 0) {
         mbarrier_init(&smem.full, 1);
         mbarrier_fence_init();
-        load_first_chunk(x, from, x.first + last, n, smem);
+        load_first_chunk<K, gate>(x, from, x.first + last, n, smem);
     }
     __syncthreads();
     #pragma unroll 1
@@ -240,11 +243,12 @@ static __global__ __launch_bounds__(256, 3) void kda_chunk_prepare_kernel(
         struct thread_rows<K> w = thread_rows_of<K>(warp);
         struct token_range z = position_of(smem, chunk);
         const struct gate_operands loaded = load_gate_operands(a, z, n, w.channel);
+        if (gate == KCP_TYPE_F32) load_gates<K>(a, z, n, w, G);
         mbarrier_wait(&smem.full, chunk);
         if (z.len < CHUNK) zero_past_end(z.len, smem);
         if (of_k) row_norms<K>(x, z.len, c, w.I * SUBCHUNK, smem);
         const int underflow =
-            __syncthreads_or(decay_sums<K, form>(a, loaded, z.len, w, smem, G));
+            __syncthreads_or(decay_sums<K, form, gate>(a, loaded, z.len, w, smem, G));
         if (threadIdx.x < CHUNK)
             smem.beta[threadIdx.x] = beta_of_row(x, z.len, c, n, loaded.beta);
         w = thread_rows_of<K>(warp);
@@ -263,38 +267,48 @@ static __global__ __launch_bounds__(256, 3) void kda_chunk_prepare_kernel(
         fence_proxy_async();
         __syncthreads();
         if (chunk + 1 < count && threadIdx.x == 0)
-            load_next_chunk(a, from, c - 1, chunk, n, smem);
+            load_next_chunk<K, gate>(a, from, c - 1, chunk, n, smem);
         scores_to_factors<K>(x, c, n, w.I, of_k, smem, y);
     }
     if (blockIdx.x + 1 == gridDim.x && blockIdx.y + 1 == gridDim.y)
         griddepcontrol_wait();
 }
 
-template <int K, int form>
+template <int K, int form, enum kcp_type gate>
 static int launch_kda(const struct forward_params *x, int share)
 {
     const dim3 blocks(x->a.HV, (launched_chunks(*x) + share - 1) / share);
     struct row_descriptors from;
     const int status = make_row_descriptors<K>(&from, x->a);
     if (status) return status;
-    return launch_dependent(kda_chunk_prepare_kernel<K, form>,
+    return launch_dependent(kda_chunk_prepare_kernel<K, form, gate>,
                             sizeof(struct kda_prepare_storage<K>), blocks, 256, x, from,
                             share);
 }
 
-template <int K>
+template <int K, enum kcp_type gate>
 static int launch_kda_gate(const struct forward_params *x, int share)
 {
     switch (x->a.gate) {
-        case KCP_GATE_BOUNDED: return launch_kda<K, KCP_GATE_BOUNDED>(x, share);
-        case KCP_GATE_RAW: return launch_kda<K, KCP_GATE_RAW>(x, share);
-        default: return launch_kda<K, KCP_GATE_SOFTPLUS>(x, share);
+        case KCP_GATE_BOUNDED: return launch_kda<K, KCP_GATE_BOUNDED, gate>(x, share);
+        case KCP_GATE_RAW: return launch_kda<K, KCP_GATE_RAW, gate>(x, share);
+        default: return launch_kda<K, KCP_GATE_SOFTPLUS, gate>(x, share);
+    }
+}
+
+template <int K>
+static int launch_kda_type(const struct forward_params *x, int share)
+{
+    switch (x->a.g_type) {
+        case KCP_TYPE_F32: return launch_kda_gate<K, KCP_TYPE_F32>(x, share);
+        case KCP_TYPE_F16: return launch_kda_gate<K, KCP_TYPE_F16>(x, share);
+        default: return launch_kda_gate<K, KCP_TYPE_BF16>(x, share);
     }
 }
 
 int kda_chunk_prepare(const struct forward_params *x, int processors)
 {
     const int share = kcp_prepare_share(launched_chunks(*x), x->a.HV, processors);
-    return x->a.K == 128 ? launch_kda_gate<128>(x, share)
-                         : launch_kda_gate<64>(x, share);
+    return x->a.K == 128 ? launch_kda_type<128>(x, share)
+                         : launch_kda_type<64>(x, share);
 }

@@ -96,37 +96,42 @@ static __device__ __forceinline__ int row_offset(const struct thread_rows<K> &w,
     return (w.at ^ (r % 8) << 4) + r * 128;
 }
 
-// Tensor maps of q, k and the gate, with boxes of 64 tokens by 64 channels.
+// Tensor maps of q, k and the gate, with boxes of 64 tokens by 64 channels. TMA loads
+// gates of 16 bits. Threads load gates of fp32 from global memory (load_gates), because
+// with tiles of fp32 only two blocks would fit on an SM. In this case TMA prefetches
+// the next chunk's gates into L2, with a map whose rows are 2K channels of 16 bits.
 struct row_descriptors { CUtensorMap q, k, g; };
 
 template <int K>
 static int make_row_descriptors(struct row_descriptors *m, const struct kcp_forward &a)
 {
+    const int words = K << (a.g_type == KCP_TYPE_F32);
     const int made = tensor_map_of_heads(&m->q, a.q_raw, a.T, a.H, K, CHUNK)
                      && tensor_map_of_heads(&m->k, a.k_raw, a.T, a.H, K, CHUNK)
-                     && tensor_map_of_heads(&m->g, a.g_raw, a.T, a.HV, K, CHUNK);
+                     && tensor_map_of_heads(&m->g, a.g_raw, a.T, a.HV, words, CHUNK);
     return made ? KCP_OK : KCP_CUDA;
 }
 
 // One thread loads 64 rows from token t on: q and k of head m, the gate of head n.
-template <int K>
+template <int K, enum kcp_type gate>
 static __device__ __forceinline__ void tma_load_rows(
     const struct row_descriptors &from, int t, int m, int n,
     struct kda_prepare_storage<K> &smem)
 {
-    mbarrier_arrive_expect_tx(&smem.full, 3 * K / 64 * TILE_BYTES);
+    const int in_tile = gate != KCP_TYPE_F32;
+    mbarrier_arrive_expect_tx(&smem.full, (in_tile ? 3 : 2) * K / 64 * TILE_BYTES);
     #pragma unroll
     for (int h = 0; h < K / 64; h++) {
         tma_load_3d(smem.half[h].q, from.q, h * 64, m, t, &smem.full);
         tma_load_3d(smem.half[h].k, from.k, h * 64, m, t, &smem.full);
-        tma_load_3d(smem.half[h].g, from.g, h * 64, n, t, &smem.full);
+        if (in_tile) tma_load_3d(smem.half[h].g, from.g, h * 64, n, t, &smem.full);
     }
 }
 
 // The producer is one thread. `load_first_chunk` loads chunk c, this block's last
 // chunk. Once all warps have read the tiles, `load_next_chunk` loads the preceding
 // chunk.
-template <int K>
+template <int K, enum kcp_type gate>
 static __device__ __forceinline__ void load_first_chunk(
     const struct forward_params &x, const struct row_descriptors &from, int c, int n,
     struct kda_prepare_storage<K> &smem)
@@ -138,10 +143,10 @@ static __device__ __forceinline__ void load_first_chunk(
     smem.first_chunk =
         x.a.NS == 1 ? 0 : ((const int *)x.a.cn)[((const int *)x.a.sc)[c]];
     smem.position[0] = { (uint32_t)z.t, z.len };
-    tma_load_rows(from, z.t, smem.qk_head, n, smem);
+    tma_load_rows<K, gate>(from, z.t, smem.qk_head, n, smem);
 }
 
-template <int K>
+template <int K, enum kcp_type gate>
 static __device__ __forceinline__ void load_next_chunk(
     const struct kcp_forward &a, const struct row_descriptors &from, int c, int chunk,
     int n, struct kda_prepare_storage<K> &smem)
@@ -149,7 +154,9 @@ static __device__ __forceinline__ void load_next_chunk(
     struct token_range z = { smem.position[chunk % 2].t - CHUNK, CHUNK };
     if (c < smem.first_chunk) z = tokens_of_chunk(a, c);
     smem.position[(chunk + 1) % 2] = { (uint32_t)z.t, z.len };
-    tma_load_rows(from, z.t, smem.qk_head, n, smem);
+    tma_load_rows<K, gate>(from, z.t, smem.qk_head, n, smem);
+    for (int i = 0; gate == KCP_TYPE_F32 && i < 2 * K; i += 64)
+        tma_prefetch_3d(from.g, i, n, z.t);
 }
 
 // Returns the tokens of the block's chunk number `chunk` (0, 1, ...). Every call reads
@@ -176,7 +183,7 @@ static __device__ __forceinline__ void zero_past_end(
 
 // Inputs of a thread's two gates, and the raw beta of the thread's row. The thread
 // loads these inputs before waiting for the rows.
-struct gate_operands { float A_log, dt[2]; unsigned short beta; };
+struct gate_operands { float A_log, dt[2]; uint32_t beta; };
 
 static __device__ __forceinline__ struct gate_operands load_gate_operands(
     const struct kcp_forward &a, struct token_range z, int n, int channel)
@@ -189,26 +196,48 @@ static __device__ __forceinline__ struct gate_operands load_gate_operands(
         y.dt[1] = dt[1];
     }
     if (threadIdx.x < z.len)
-        y.beta = ((const unsigned short *)a.beta_raw)[(z.t + threadIdx.x) * a.HV + n];
+        y.beta = load_bits(a.beta_raw, (z.t + threadIdx.x) * a.HV + n, a.beta_type);
     return y;
+}
+
+// Loads the raw gates of the thread's rows from global memory. For rows past the
+// chunk's end, loads the last row again.
+template <int K>
+static __device__ __forceinline__ void load_gates(const struct kcp_forward &a,
+                                                  struct token_range z, int n,
+                                                  const struct thread_rows<K> &w,
+                                                  float (*G)[2])
+{
+    const int last = z.len - 1, step = a.HV * K;
+    const float *from = in<float>(a.g_raw, z.t + min(w.row, last), a.HV, n, K);
+    from += w.channel;
+    #pragma unroll
+    for (int r = 0; r < w.ROWS; r++) {
+        const float2 x = *(const float2 *)from;
+        G[r][0] = x.x;
+        G[r][1] = x.y;
+        if (w.row + r < last) from += step;
+    }
 }
 
 // Returns and saves beta of the thread's row, which is 0 past the chunk's end.
 static __device__ __forceinline__ float beta_of_row(const struct forward_params &x,
                                                     int len, int c, int n,
-                                                    unsigned short raw)
+                                                    uint32_t bits)
 {
     const int i = threadIdx.x;
-    const float b = i < len ? beta_from_raw(x, bf16x2_low(raw)) : 0.0f;
+    const float raw = float_of_bits(bits, x.a.beta_type);
+    const float b = i < len ? beta_from_raw(x, raw) : 0.0f;
     if (x.saved.beta) x.saved.beta[((int64_t)c * x.a.HV + n) * CHUNK + i] = b;
     return b;
 }
 
 // Computes G, the sums of log2 decays from the thread's first row on, and stores the
-// total for other threads. Past the chunk's end G is constant. Returns 1 if 1 / F (F =
-// exp2(G)) of this subchunk may exceed the range of bf16, so that the subchunk's scores
-// need the underflow path.
-template <int K, int form>
+// total for other threads. Past the chunk's end G is constant. Gates of fp32 are in G
+// (load_gates), other gates in the tiles. Returns 1 if 1 / F (F = exp2(G)) of this
+// subchunk may exceed the range of bf16, so that the subchunk's scores need the
+// underflow path.
+template <int K, int form, enum kcp_type gate>
 static __device__ __forceinline__ int decay_sums(
     const struct kcp_forward &a, const struct gate_operands &loaded, int len,
     const struct thread_rows<K> &w, struct kda_prepare_storage<K> &smem, float (*G)[2])
@@ -221,9 +250,14 @@ static __device__ __forceinline__ int decay_sums(
     float sum[2] = {};
     #pragma unroll
     for (int r = 0; r < w.ROWS; r++) {
-        const uint32_t x = *(const uint32_t *)(smem.half->g + row_offset(w, r));
-        const float g[2] = { log2_decay<form>(f[0], bf16x2_low(x)),
-                             log2_decay<form>(f[1], bf16x2_high(x)) };
+        if (gate != KCP_TYPE_F32) {
+            const unsigned char *pair = smem.half->g + row_offset(w, r);
+            const float2 x = unpack_pair<gate>(*(const uint32_t *)pair);
+            G[r][0] = x.x;
+            G[r][1] = x.y;
+        }
+        const float g[2] = { log2_decay<form>(f[0], G[r][0]),
+                             log2_decay<form>(f[1], G[r][1]) };
         #pragma unroll
         for (int d = 0; d < 2; d++) {
             sum[d] += g[d];

@@ -1,0 +1,38 @@
+// typed.cuh -- loads of numbers whose type is known only at run time.
+// Book: chapter 18, "Code: kernels".  Checked by: every variant that includes it.
+// Next: ../18_hopper/chunk_prepare.cuh.
+#ifndef KCP_TILE_TYPED_CUH
+#define KCP_TILE_TYPED_CUH
+
+#include <cuda_fp16.h>
+
+#include "pack.cuh"
+
+// KCP_AS_Q is bf16. Every thread of a launch passes the same `type`, so branches are
+// uniform. Loading and converting are separate functions, so that several loads can be
+// in flight before the first conversion.
+
+// Loads element i of `x`, 32 or 16 bits.
+static __device__ __forceinline__ uint32_t load_bits(const void *x, int64_t i,
+                                                     enum kcp_type type)
+{
+    return type == KCP_TYPE_F32 ? ((const uint32_t *)x)[i]
+                                : ((const unsigned short *)x)[i];
+}
+
+static __device__ __forceinline__ float float_of_bits(uint32_t bits, enum kcp_type type)
+{
+    if (type == KCP_TYPE_F32) return __uint_as_float(bits);
+    if (type == KCP_TYPE_F16) return __half2float(__ushort_as_half(bits));
+    return __uint_as_float(bits << 16);
+}
+
+// Converts a pair of bf16 or fp16 to floats, which is exact.
+template <enum kcp_type type>
+static __device__ __forceinline__ float2 unpack_pair(uint32_t pair)
+{
+    if (type == KCP_TYPE_F16) return __half22float2(*(const __half2 *)&pair);
+    return make_float2(bf16x2_low(pair), bf16x2_high(pair));
+}
+
+#endif
