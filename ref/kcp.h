@@ -227,7 +227,8 @@ void  *kcp_saved_at(const void *saved, const char *name);
 /* kcp_saved_bytes and kcp_saved_begin handle only KCP_FORMAT_FACTORS, the references'
  * format. For any format, kcp_saved_layout_of fills in a block's header, and
  * kcp_saved_check_of checks that a block belongs to call `a`. */
-enum { KCP_FORMAT_FACTORS = 1, KCP_FORMAT_CHUNKS, KCP_FORMAT_STEPS };
+enum { KCP_FORMAT_FACTORS = 1, KCP_FORMAT_CHUNKS, KCP_FORMAT_STEPS,
+       KCP_FORMAT_ADAPTED };
 int    kcp_saved_layout_of(struct kcp_saved *s, const struct kcp_call *a, int format,
                            const char *writer, size_t actv, size_t acc);
 int    kcp_saved_check_of(const void *saved, size_t bytes, const struct kcp_call *a,

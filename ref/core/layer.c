@@ -40,18 +40,12 @@ void kcp_layer_ref(struct kcp_layer *layer)
 
 /* ---- choice of kernels */
 
-static const struct kcp_variant *kernel_of(const struct kcp_path *p)
-{
-    const struct kcp_variant *v = NULL;
-    return p && kcp_variants(p->stage, p->kernel, &v, 1) ? v : NULL;
-}
-
 /* Returns 1 if the kernel of path p can run on device d of this machine. If d is NULL
  * (no GPU), returns 1 if the kernel is linked. */
 static int runs(const struct kcp_path *p, const struct kcp_device *d)
 {
     char here[120];
-    if (!d) return kernel_of(p) != NULL;
+    if (!d) return kcp_path_kernel(p) != NULL;
     kcp_path_here(p, d, here, sizeof here);
     return !strcmp(here, "here");
 }
@@ -66,7 +60,7 @@ static const struct kcp_variant *first(const char *stage, enum kcp_storage stora
         const struct kcp_path *p = &kcp_paths[i];
         if (p->within || strcmp(p->stage, stage) || p->storage != storage) continue;
         if (name && strcmp(p->kernel, kcp_path_alias(stage, name))) continue;
-        if ((!format || p->format == format) && runs(p, d)) return kernel_of(p);
+        if ((!format || p->format == format) && runs(p, d)) return kcp_path_kernel(p);
     }
     return NULL;
 }
@@ -80,7 +74,7 @@ static void list_forwards(enum kcp_storage storage, char *out, size_t n)
         const struct kcp_path *p = &kcp_paths[i];
         if (strcmp(p->stage, "08_forward") || p->storage != storage) continue;
         if (p->within) continue;
-        if (!strcmp(p->kernel, last) || !kernel_of(p)) continue;
+        if (!strcmp(p->kernel, last) || !kcp_path_kernel(p)) continue;
         const size_t used = strlen(out);
         snprintf(out + used, n - used, " %s", p->kernel);
         last = p->kernel;
@@ -211,7 +205,7 @@ static const struct kcp_variant *choose(const struct kcp_layer *layer,
     if (after) q.format = after->format;
     *at = kcp_path_find(&q, after, why, n);
     if (*at) notice_once(*at, why);
-    return kernel_of(*at);
+    return kcp_path_kernel(*at);
 }
 
 /* Returns the name of the launch that the call runs on path p. */

@@ -75,6 +75,12 @@ const char *kcp_path_alias(const char *stage, const char *kernel)
     return kernel;
 }
 
+const struct kcp_variant *kcp_path_kernel(const struct kcp_path *p)
+{
+    const struct kcp_variant *v = NULL;
+    return p && kcp_variants(p->stage, p->kernel, &v, 1) ? v : NULL;
+}
+
 int kcp_path_format(const char *stage, const char *kernel)
 {
     for (int i = 0; i < kcp_npaths; i++)

@@ -83,6 +83,8 @@ void kcp_path_here(const struct kcp_path *p, const struct kcp_device *d, char *o
 int kcp_path_knows(const char *stage, const char *kernel);
 /* Returns the saved-block format in this kernel's first row; 0: it uses no block. */
 int kcp_path_format(const char *stage, const char *kernel);
+/* Returns the variant that path p (NULL: none) names, or NULL if it is not linked. */
+const struct kcp_variant *kcp_path_kernel(const struct kcp_path *p);
 /* Returns the current name of a kernel, given its current or earlier name (paths.c). */
 const char *kcp_path_alias(const char *stage, const char *kernel);
 /* Writes to `out` the word that follows `key`= in a row's geometry. Returns the word's
@@ -152,6 +154,15 @@ struct kcp_facts { KCP_FACTS(KCP_FACT_MEMBER) };
  * runs on the host. */
 struct kcp_facts kcp_facts_of(const struct kcp_call *call,
                               const struct kcp_device *device);
+
+/* ---- adapt.c: calls of other sizes, which a kernel for other sizes can run
+ * kcp_adapt sets *inner to the call whose K and V are 64 or 128 and equal, and whose
+ * value heads are parts of the call's value heads. Returns 1 if a size differs.
+ * kcp_adapt_path returns the path of such an inner call, whose arrays are aligned, or
+ * NULL. */
+int kcp_adapt(const struct kcp_call *call, struct kcp_call *inner);
+const struct kcp_path *kcp_adapt_path(const struct kcp_call *inner, int backward,
+                                      int saved);
 
 /* ---- formats of the saved block, saved.def */
 int kcp_format_version(int format);            /* 0 for an unknown format */

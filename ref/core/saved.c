@@ -106,6 +106,14 @@ int kcp_saved_layout_of(struct kcp_saved *s, const struct kcp_call *a, int forma
     if (!s) return KCP_BAD;
     memset(s, 0, sizeof *s);
     if (!a || !writer) return KCP_BAD;
+    if (format == KCP_FORMAT_ADAPTED) {
+        struct kcp_call inner;
+        kcp_adapt(a, &inner);
+        const struct kcp_path *p = kcp_adapt_path(&inner, 0, 1);
+        const int of = p ? p->format : 0;
+        if (!of || of == KCP_FORMAT_ADAPTED) return KCP_BAD;
+        return kcp_saved_layout_of(s, &inner, of, writer, actv, acc);
+    }
     memcpy(s->magic, magic, sizeof magic);
     snprintf(s->writer, sizeof s->writer, "%s", writer);
     s->version = SAVED_VERSION;

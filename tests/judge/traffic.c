@@ -6,14 +6,14 @@
  *
  * In stages 15 and 16 backward repeats forward's exchange. Ranks also gather rows per
  * segment: parameter gradients and, if stage 15 drops tokens, o or o's gradient. */
+#include "core/paths.h"
 #include "trial.h"
 
 #include <string.h>
 
 static void add_exchange(struct kcp_traffic *sum, const struct rank_args *s,
-                         int backward, int diagonal)
+                         const struct kcp_call *c, int backward, int diagonal)
 {
-    const struct kcp_call *c = &s->call;
     struct kcp_comm comm = { .R = c->R, .r = c->r };
     const struct kcp_exchange e = {
         .form = c->form, .backward = backward, .reuse_M = c->reuse_M && backward,
@@ -41,17 +41,18 @@ static int has(const struct rank_args *s, const char *name)
     return 0;
 }
 
+/* Returns the formula for rank s, which exchanges maps of call c's sizes. */
 static struct kcp_traffic formula_of(const struct kcp_stage *stage,
-                                     const struct rank_args *s)
+                                     const struct rank_args *s,
+                                     const struct kcp_call *c)
 {
-    const struct kcp_call *c = &s->call;
     const int is_15 = !strncmp(stage->name, "15", 2);
     const int is_13 = !strncmp(stage->name, "13", 2);
     const int diagonal = c->model == KCP_GLA && !is_15;
     const int back = c->pass == KCP_BACKWARD;
     struct kcp_traffic sum = { 0 };
-    if (!is_13) add_exchange(&sum, s, 0, diagonal);
-    if (is_13 || back) add_exchange(&sum, s, 1, diagonal);
+    if (!is_13) add_exchange(&sum, s, c, 0, diagonal);
+    if (is_13 || back) add_exchange(&sum, s, c, 1, diagonal);
     if (is_15 && has(s, "drop") && s->plan->crossing)
         add_gather(&sum, s, (int64_t)c->HV * c->V + 1);
     if (is_15 && back) add_gather(&sum, s, (int64_t)c->HV * (c->K + 1) * c->D);
@@ -68,7 +69,12 @@ int traffic_is_right(const struct trial *t, char *why, size_t n)
     for (int r = 0; r < t->R && known; r++) {
         const struct rank_args *s = &t->rank[r];
         if (!s->n) continue;                       /* another process has this rank */
-        const struct kcp_traffic sum = formula_of(t->stage, s), *is = &s->traffic;
+        const struct kcp_variant *v = t->variant;
+        struct kcp_call call = s->call;
+        if (v && kcp_path_format(v->stage, v->name) == KCP_FORMAT_ADAPTED)
+            kcp_adapt(&s->call, &call);
+        const struct kcp_traffic sum = formula_of(t->stage, s, &call);
+        const struct kcp_traffic *is = &s->traffic;
         if (is->bytes == sum.bytes && is->messages == sum.messages) continue;
         snprintf(why, n, "rank %d sent %lld bytes in %lld messages, expected %lld "
                  "bytes in %lld messages", r, (long long)is->bytes,

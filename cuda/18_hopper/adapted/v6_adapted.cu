@@ -1,0 +1,154 @@
+// v6_adapted.cu -- calls of other sizes, by the fast kernels and copies of arrays.
+// Book: chapter 18, "Code: kernels".  Checked by: tests/13_backward/checks.c.
+// Next: ../v3_prepare_scan_sm90.cu.
+//
+// kcp_adapt (ref/core/adapt.c) returns the call that runs: value heads of more than 128
+// columns become several heads, and K and V are padded to 64 or 128. The workspace has
+// the arrays that must be copied, then the workspace of the kernel that runs. An array
+// that is not aligned to 16 bytes is copied too. The saved block is that kernel's.
+#include "cuda/host/workspace.cuh"
+#include "cuda/tile/launch.cuh"
+#include "core/paths.h"
+#include "rows.cuh"
+
+static const char *const adapted_name = "v6_adapted";
+
+struct adapted_array {
+    const struct kcp_field *field;
+    void *theirs, *ours;
+    struct rows of_theirs, of_ours;
+    size_t bytes;                        // per number
+};
+struct adapted {
+    int count;
+    struct adapted_array at[32];
+    struct arena r;
+};
+
+// Changes *inner, a copy of the caller's args, to the args of the call that runs.
+template <class Args>
+static struct adapted place_adapted(const Args *outer, Args *inner, const char *stage)
+{
+    const struct kcp_call *call = (const struct kcp_call *)outer;
+    const struct kcp_stage *s = kcp_stage_find(stage);
+    struct adapted x = {};
+    x.r.base = (char *)outer->work;
+    kcp_adapt(call, (struct kcp_call *)inner);
+    for (int i = 0; i < s->nfields; i++) {
+        const struct kcp_field *f = &s->fields[i];
+        void **p = (void **)((char *)inner + f->at);
+        if (!*p || f->store == KCP_I32 || f->store == KCP_I64) continue;
+        struct adapted_array y = { f, *p, NULL, rows_of(call, f),
+                                   rows_of((const struct kcp_call *)inner, f),
+                                   kcp_bytes_of(call, f->store, KCP_BF16) };
+        const int aligned = (uintptr_t)*p % 16 == 0;
+        if (aligned && is_view(&y.of_theirs, &y.of_ours)) continue;
+        y.ours = arena_take(&x.r, numbers_of(&y.of_ours), y.bytes);
+        *p = y.ours ? y.ours : (void *)256;      // only counting: any aligned address
+        x.at[x.count++] = y;
+    }
+    inner->work = x.r.base ? x.r.base + x.r.used : NULL;
+    inner->work_bytes = outer->work_bytes > x.r.used ? outer->work_bytes - x.r.used : 0;
+    return x;
+}
+
+static int is_sum(const struct adapted_array *y)
+{
+    return y->of_theirs.cut == CUT_NONE && y->of_ours.heads > y->of_theirs.heads;
+}
+
+// Padded channels of a gate that the kernels compute must not decay fast, or a chunk
+// would need the underflow path. An input of -64 is a gate of 0 for softplus, bounded
+// gates. In these channels q, k and the state are 0, so the gate changes no output.
+static uint4 fill_of(const struct kcp_call *c, const struct kcp_field *f)
+{
+    uint32_t bits = 0;
+    if (f->store == KCP_G && c->gate != KCP_GATE_RAW)
+        switch (kcp_type_of(c, KCP_G, KCP_BF16)) {
+            case KCP_TYPE_F32: bits = 0xc2800000; break;
+            case KCP_TYPE_F16: bits = 0xd400d400; break;
+            default: bits = 0xc280c280;
+        }
+    return make_uint4(bits, bits, bits, bits);
+}
+
+// Outputs with one row per sequence are copied in too, because rows that this rank does
+// not own must keep their values.
+static void copy_in(const struct adapted *x, const struct kcp_call *c)
+{
+    for (int i = 0; i < x->count; i++) {
+        const struct adapted_array *y = &x->at[i];
+        if (y->field->io == KCP_IN || y->field->shape[0] == 'N')
+            copy_numbers<0>(y->theirs, y->ours, y->of_theirs, y->of_ours, y->bytes,
+                            fill_of(c, y->field), c->stream);
+    }
+}
+
+static void copy_out(const struct adapted *x, struct CUstream_st *stream)
+{
+    for (int i = 0; i < x->count; i++) {
+        const struct adapted_array *y = &x->at[i];
+        if (y->field->io == KCP_IN) continue;
+        if (is_sum(y))
+            sum_numbers(y->theirs, y->ours, y->of_theirs, y->of_ours, stream);
+        else
+            copy_numbers<1>(y->theirs, y->ours, y->of_theirs, y->of_ours, y->bytes,
+                            uint4{}, stream);
+    }
+}
+
+// Runs the call or, if `work` is not NULL, only computes its workspace.
+template <class Args>
+static int adapt(const Args *outer, const char *stage, int backward, size_t *work)
+{
+    if (!outer->plan || (backward && !outer->saved)) return KCP_BAD;
+    if (!kcp_path_of(stage, adapted_name, KCP_BF16, outer)) return KCP_NA;
+    Args inner = *outer;
+    const struct adapted x = place_adapted(outer, &inner, stage);
+    const struct kcp_variant *v = kcp_path_kernel(kcp_adapt_path(
+        (const struct kcp_call *)&inner, backward, outer->saved != NULL));
+    if (!v) return KCP_NA;
+    const size_t used = x.r.used + (v->work ? v->work(&inner) : 0);
+    if (work) *work = used;
+    if (work) return KCP_OK;
+    if (used > outer->work_bytes)
+        return report_failure((const struct kcp_call *)outer, KCP_BAD, adapted_name);
+    copy_in(&x, (const struct kcp_call *)outer);
+    const int status = v->run(&inner);
+    if (status) return status;
+    copy_out(&x, outer->stream);
+    return launched();
+}
+
+static int adapted_forward(void *args)
+{
+    return adapt((const struct kcp_forward *)args, "08_forward", 0, NULL);
+}
+
+static size_t adapted_forward_work(const void *args)
+{
+    size_t bytes = 0;
+    adapt((const struct kcp_forward *)args, "08_forward", 0, &bytes);
+    return bytes;
+}
+
+static int adapted_backward(void *args)
+{
+    return adapt((const struct kcp_backward *)args, "13_backward", 1, NULL);
+}
+
+static size_t adapted_backward_work(const void *args)
+{
+    size_t bytes = 0;
+    adapt((const struct kcp_backward *)args, "13_backward", 1, &bytes);
+    return bytes;
+}
+
+KCP_VARIANT(forward_v6_adapted) = {
+    "08_forward", "v6_adapted", "copies arrays to the sizes of the fast kernels",
+    KCP_BF16, KCP_DEVICE, "K up to 128, V up to 512, C 64", adapted_forward,
+    adapted_forward_work };
+KCP_VARIANT(backward_v6_adapted) = {
+    "13_backward", "v6_adapted", "copies arrays to the sizes of the fast kernels",
+    KCP_BF16, KCP_DEVICE, "K up to 128, V up to 512, C 64", adapted_backward,
+    adapted_backward_work };

@@ -1,0 +1,34 @@
+/* adapt.c -- sizes of the call that runs for a call whose sizes no fast kernel takes.
+ *
+ * Book: chapter 18.  Checked by: tests/08_forward/paths.c and such cases of 08 and 13.
+ * Next: ../../cuda/18_hopper/adapted/v6_adapted.cu, which copies the arrays.
+ *
+ * Columns of a state do not depend on one another, so a value head of V = 128 m columns
+ * is m value heads of 128 columns with the same q, k, gate and beta. Channels of q, k
+ * that are 0 change no output, so K below 128 is padded with zeros. */
+#include "paths.h"
+
+int kcp_adapt(const struct kcp_call *c, struct kcp_call *inner)
+{
+    const int wide = c->K > 64 || c->V > 64 ? 128 : 64;
+    const int parts = (c->V + wide - 1) / wide;
+    *inner = *c;
+    inner->K = inner->V = wide;
+    inner->HV = c->HV * parts;
+    if (c->model == KCP_KDA) inner->KG = wide;
+    return c->K != wide || c->V != wide;
+}
+
+const struct kcp_path *kcp_adapt_path(const struct kcp_call *inner, int backward,
+                                      int saved)
+{
+    struct kcp_device d;
+    if (kcp_device_here(&d)) d = kcp_device_assumed();
+    struct kcp_query q = { .stage = "08_forward", .storage = KCP_BF16, .call = inner,
+                           .device = &d, .saved = saved || backward };
+    const struct kcp_path *p = kcp_path_find(&q, NULL, NULL, 0);
+    if (!p || !backward) return p;
+    q.stage = "13_backward";
+    q.format = p->format;
+    return kcp_path_find(&q, NULL, NULL, 0);
+}
