@@ -185,7 +185,7 @@ sanitize-host:
 PREFIX  ?= /usr/local
 version := $(shell sed -n 's/.*return "\([0-9.]*\)".*/\1/p' ref/core/version.c)
 soname  := libkcp.so.$(firstword $(subst ., ,$(version)))
-public  := ref/kcp.h ref/comm.h ref/kcp_mpi.h ref/stages.h ref/layer.h ref/ref.h
+public  := ref/kcp.h ref/models.def ref/comm.h ref/kcp_mpi.h ref/stages.h ref/layer.h ref/ref.h
 $B/libkcp.so: $(call obj,$(ref) $(comm)) $(cuda_lib_obj) $(list_at)
 	@echo "  link $@"
 	@$(CC) -shared $(LDFLAGS) -Wl,-soname,$(soname) $(filter %.o,$^) -lpthread -lm -ldl \

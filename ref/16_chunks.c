@@ -33,6 +33,7 @@ int family_prepare(struct family_rank *x)
     x->o = rank_zeros(own, R * a->V); x->v_new = rank_zeros(own, R * a->V);
     x->h = rank_zeros(own, a->NC * KV); x->h_out = rank_zeros(own, a->NS * KV);
     if (a->pass == KCP_BACKWARD) {
+        x->dG = a->dg ? a->dg : rank_zeros(own, T * a->HV * a->K);
         x->dO = rank_zeros(own, R * a->V); x->dAqk = rank_zeros(own, R * m * C);
         x->dv_local = rank_zeros(own, R * a->V); x->dU = rank_zeros(own, R * a->V);
         x->dh = rank_zeros(own, a->NC * KV); x->dh_in = rank_zeros(own, a->NS * KV);
@@ -67,7 +68,7 @@ static struct family_chunk chunk_at(const struct family_rank *x, int s, int c,
     y.v = rows(a->v, a->dv, t, HV, n, V);
     y.omega = rows(a->omega, a->domega, t, HV, n, V);
     y.a = rows(a->a, a->da, t, HV, n, K); y.b = rows(a->b, a->db, t, HV, n, K);
-    y.G = rows(x->G_t, a->dg, t, HV, n, K); y.dO = rows(a->do_, NULL, t, HV, n, V);
+    y.G = rows(x->G_t, x->dG, t, HV, n, K); y.dO = rows(a->do_, NULL, t, HV, n, V);
     y.bk = rows(x->bk, x->bk + C * K, 0, 1, 0, K);
     y.u = rows(NULL, x->u, e, HV, n, V); y.w = rows(NULL, x->w, e, HV, n, K);
     y.kg = rows(NULL, x->kg, e, HV, n, K); y.qg = rows(NULL, x->qg, e, HV, n, K);

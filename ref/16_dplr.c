@@ -129,5 +129,4 @@ static void form_back(const struct family_chunk *x)
     family_read_back(x);
 }
 
-const struct family_model ref_dplr = { "dplr", 2, step, adjoint, form, form_back,
-                                       0 };
+const struct family_model ref_dplr = { "dplr", 2, step, adjoint, form, form_back };

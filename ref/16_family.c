@@ -25,7 +25,7 @@ static int local(struct family_rank *x)
     memcpy(&gate, a, sizeof(struct kcp_call));
     gate.KG = a->K; gate.gate = KCP_GATE_RAW; gate.pass = KCP_FORWARD;
     gate.cu = a->cu; gate.cn = a->cn; gate.sc = a->sc;
-    gate.g_raw = a->g; gate.g = rank_zeros(&x->own, a->T * row); gate.G = x->G_t;
+    gate.g_raw = a->g ? a->g : rank_zeros(&x->own, a->T * row); gate.g = rank_zeros(&x->own, a->T * row); gate.G = x->G_t;
     const int status = x->own.full ? KCP_NO_MEMORY : ref_gate(&gate);
     if (status)
         return status;
@@ -41,7 +41,7 @@ static int carry(struct family_rank *x, int backward, double *states)
 {
     const struct kcp_family *a = x->a;
     const struct kcp_mapops *ops = a->ops ? a->ops : &ref_mapops;
-    const int diagonal = x->m->diagonal && ops->diagonal;
+    const int diagonal = kcp_models[a->model].map == KCP_DIAGONAL && ops->diagonal;
     int *want = rank_zeros(&x->own, a->NS), status;
     struct kcp_exchange e = {
         .form = a->form, .backward = backward, .blocks = a->blocks, .HV = a->HV,
@@ -161,8 +161,8 @@ int kcp_family_run(const struct family_model *m, const struct kcp_family *a)
     return rank_end(a, &x.own, program(&x), m->name);
 }
 
-static const struct family_model *const models[] = {
-    [KCP_DPLR] = &ref_dplr, [KCP_GDN2] = &ref_gdn2, [KCP_GLA] = &ref_gla };
+#define REF_KCP_FAMILY(NAME, name) [KCP_##NAME] = &ref_##name,
+static const struct family_model *const models[] = { KCP_MODEL_LIST(REF_MODEL) };
 
 /* Runs stage 16. ref_family_step is its oracle. */
 int ref_family(struct kcp_family *a)

@@ -58,10 +58,14 @@ struct family_model {
     void (*adjoint)(const struct family_token *x, const void *S, void *dS);
     void (*form)(const struct family_chunk *x);       /* u, w, kg, qg, Aqk */
     void (*form_back)(const struct family_chunk *x);  /* gradients of inputs and of G */
-    int diagonal;                          /* 1: M is diagonal, sent as K numbers */
 };
 //< model
-extern const struct family_model ref_dplr, ref_gdn2, ref_gla;
+/* ref_NAME, defined in 16_NAME.c, for each row of models.def of kind KCP_FAMILY. */
+#define REF_KCP_LAYER(NAME, name)
+#define REF_KCP_FAMILY(NAME, name) extern const struct family_model ref_##name;
+#define REF_MODEL(NAME, name, title, kind, ...) REF_##kind(NAME, name)
+KCP_MODEL_LIST(REF_MODEL)
+#undef REF_KCP_FAMILY
 int ref_gdn2_run(const struct kcp_family *a);         /* for lab 16 */
 
 /* kcp_family_run computes one rank's forward or backward pass of any model.
@@ -107,7 +111,7 @@ struct family_rank {
     double *G_t, *G;                       /* G per token, G per row of the form */
     double *u, *w, *kg, *qg, *Aqk, *bk, *L, *z;
     double *h_start, *maps, *states, *o, *v_new, *h, *h_out;
-    double *dO, *dAqk, *dv_local, *dU, *dh, *dh_in, *ends;
+    double *dG, *dO, *dAqk, *dv_local, *dU, *dh, *dh_in, *ends;
 };
 int   family_prepare(struct family_rank *x);
 void  family_every(struct family_rank *x, int back);     /* form, or form_back */

@@ -142,7 +142,7 @@ static void form_back(const struct family_chunk *x)
     family_read_back(x);
 }
 
-const struct family_model ref_gdn2 = { "gdn2", 1, step, adjoint, form, form_back, 0 };
+const struct family_model ref_gdn2 = { "gdn2", 1, step, adjoint, form, form_back };
 
 int ref_gdn2_run(const struct kcp_family *a)
 {

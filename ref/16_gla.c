@@ -52,4 +52,4 @@ static void form_back(const struct family_chunk *x)
     family_read_back(x);
 }
 
-const struct family_model ref_gla = { "gla", 1, step, adjoint, form, form_back, 1 };
+const struct family_model ref_gla = { "gla", 1, step, adjoint, form, form_back };

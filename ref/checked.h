@@ -25,6 +25,14 @@ int kcp_check_sizes(const char *stage, const struct kcp_call *call);
 /* variants.c: returns 1 if `name` is NULL or names the stage: "05", "5" and "05_affine"
  * all name the stage 05_affine. */
 int kcp_stage_matches(const char *name, const char *stage);
+/* Returns 1 if the stage with this name has the fact. */
+int kcp_stage_is(const char *name, enum kcp_fact fact);
+/* Returns 1 if the model has the field `name`, or the gradient of field `name`. */
+int kcp_model_reads(enum kcp_model model, const char *name);
+/* Returns 1 if the stage supports the model. */
+int kcp_stage_takes(const struct kcp_stage *s, enum kcp_model model);
+/* Returns KG, the gates per head, of the call's model and K. */
+int kcp_gates_of(const struct kcp_call *c);
 
 /* ---- fields.c
  * Returns the number of elements of a field, or -1 on overflow or an unknown name in

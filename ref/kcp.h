@@ -53,7 +53,23 @@ size_t kcp_struct_size(const char *name);
 int    kcp_struct_member(const char *of, const char *name, size_t *at, char *kind);
 int    kcp_enum_value(const char *name, int *value);
 
-enum kcp_model { KCP_KDA, KCP_GDN, KCP_DPLR, KCP_GDN2, KCP_GLA };
+/* The models KCP_KDA, KCP_GDN, ...: models.def describes the columns of kcp_models[]. */
+#include "models.def"
+#define KCP_MODEL_NUMBER(NAME, ...) KCP_##NAME,
+enum kcp_model { KCP_MODEL_LIST(KCP_MODEL_NUMBER) };
+#define KCP_MODEL_COUNT(...) + 1
+enum { KCP_MODELS = KCP_MODEL_LIST(KCP_MODEL_COUNT) };
+enum kcp_kind { KCP_LAYER, KCP_FAMILY };
+enum kcp_gates { KCP_CHANNEL, KCP_HEAD };
+enum kcp_map { KCP_DENSE, KCP_DIAGONAL };
+struct kcp_model_row {
+    const char *name, *title;
+    enum kcp_kind kind;
+    const char *reads;
+    enum kcp_gates gates;
+    enum kcp_map map;
+};
+extern const struct kcp_model_row kcp_models[KCP_MODELS];
 enum kcp_pass  { KCP_FORWARD, KCP_BACKWARD };
 enum kcp_gate_form { KCP_GATE_RAW, KCP_GATE_SOFTPLUS, KCP_GATE_BOUNDED };
 enum kcp_beta_form { KCP_BETA_RAW, KCP_BETA_SIGMOID, KCP_BETA_SIGMOID2 };
@@ -72,8 +88,8 @@ enum { KCP_LOCAL = 1, KCP_REVERSE = 2, KCP_SUM_LOCAL = 4 };
  * The args struct and the field table of a stage are generated from one list,
  * KCP_FIELD(io, when, name, shape, store) in stages/NN.def.
  *   io     IN, OUT; BIN, BOUT: only in the backward pass; FOUT: only in forward
- *   when   ALWAYS: NULL only if empty; MAYBE: may be NULL; ONLY_KDA, ONLY_GDN: NULL for
- *          other models
+ *   when   ALWAYS: NULL only if empty; MAYBE: may be NULL; BY_MODEL: as ALWAYS if the
+ *          model has the field (models.def), else NULL
  *   shape  names of sizes (chapter 00), separated by blanks; also "NS+1", "V+K"
  *   store  ACTV: the variant's storage; ACC: fp32, or double in a double variant;
  *          MAP: as ACC, with h_ext in columns [0,V) and M in [V,V+K); I32, I64;
@@ -81,7 +97,7 @@ enum { KCP_LOCAL = 1, KCP_REVERSE = 2, KCP_SUM_LOCAL = 4 };
  * A variant must not change inputs, nor output elements that the reference does not
  * write. */
 enum kcp_io    { KCP_IN, KCP_OUT, KCP_BIN, KCP_BOUT, KCP_FOUT };
-enum kcp_when  { KCP_ALWAYS, KCP_MAYBE, KCP_ONLY_KDA, KCP_ONLY_GDN };
+enum kcp_when  { KCP_ALWAYS, KCP_MAYBE, KCP_BY_MODEL };
 enum kcp_store { KCP_ACTV, KCP_ACC, KCP_MAP, KCP_I32, KCP_I64, KCP_G, KCP_BETA };
 
 struct kcp_field {
@@ -235,7 +251,22 @@ int    kcp_saved_check_of(const void *saved, size_t bytes, const struct kcp_call
                           int format, const char *reader, size_t actv, size_t acc,
                           char *why, size_t n);
 
-/* ---- stages and variants */
+/* ---- stages and variants
+ *
+ * Facts of a stage, bits of kcp_stage.facts. */
+enum kcp_fact {
+    KCP_TAKES_LAYER = 1,           /* supports the models of kind KCP_LAYER */
+    KCP_TAKES_FAMILY = 2,          /* supports the models of kind KCP_FAMILY */
+    KCP_BY_TOKEN = 4,              /* 01: the token recurrence */
+    KCP_FOLDS = 8,                 /* 07: its segments are ranks, so R is NS */
+    KCP_SAVES = 16,                /* 08: writes the saved block */
+    KCP_LOADS = 32,                /* 13: reads the saved block */
+    KCP_TWO_PARTS = 64,            /* 09: runs the parts of call.part */
+    KCP_SUMS = 128,                /* 13 to 15: has gradients of parameters */
+    KCP_CONVOLVES = 256,           /* 14: has channels instead of heads and states */
+    KCP_SPIKES = 512,              /* 15: has gates from spikes */
+    KCP_KEEPS = 1024,              /* 16: forward keeps initial states in h_kept */
+};
 struct kcp_stage {
     const char *name;                /* "03_wy" */
     const struct kcp_field *fields;
@@ -244,6 +275,7 @@ struct kcp_stage {
     int ranks;                       /* 1: runs on several ranks, using comm */
     int (*ref)(void *args);
     int (*oracle)(void *args);       /* stages 15, 16: token recurrence; else NULL */
+    int facts;                       /* bits of enum kcp_fact */
 };
 extern const struct kcp_stage kcp_stages[];
 extern const int kcp_nstages;

@@ -54,8 +54,8 @@ double cost_flops(const struct kcp_stage *s, const struct kcp_call *c)
         { "15_scan", (c->pass ? 24 : 8) * K * V },    /* token by token */
         { "13_backward", 2 * C * V + C * K + chunk + local + reverse + back },
     };
-    if (!strcmp(s->name, "07_merge")) return 2. * (c->R - 1) * c->HV * K * K * V;
-    if (!strcmp(s->name, "14_conv")) return 2. * c->Wc * c->D * (double)c->T;
+    if (s->facts & KCP_FOLDS) return 2. * (c->R - 1) * c->HV * K * K * V;
+    if (s->facts & KCP_CONVOLVES) return 2. * c->Wc * c->D * (double)c->T;
     for (size_t i = 0; i < sizeof row / sizeof *row; i++)
         if (!strcmp(s->name, row[i].stage)) return row[i].flops * th;
     return 0;

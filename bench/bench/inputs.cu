@@ -166,10 +166,11 @@ static int fill_family(struct runner *x)
     const size_t VV = T * c->HV * c->V;
     struct tensor_set *s = &x->tensors;
     X *q = (X *)device_add(s, "q", QK * 2), *k = (X *)device_add(s, "k", QK * 2);
-    X *a = c->model == KCP_DPLR ? (X *)device_add(s, "a", n * 2) : NULL;
-    X *b = c->model != KCP_GLA ? (X *)device_add(s, "b", n * 2) : NULL;
-    X *w = c->model == KCP_GDN2 ? (X *)device_add(s, "omega", VV * 2) : NULL;
-    if (!q || !k || (!b && c->model != KCP_GLA)) return KCP_NO_MEMORY;
+    X *a = kcp_model_reads(c->model, "a") ? (X *)device_add(s, "a", n * 2) : NULL;
+    X *b = kcp_model_reads(c->model, "b") ? (X *)device_add(s, "b", n * 2) : NULL;
+    X *w = kcp_model_reads(c->model, "omega") ? (X *)device_add(s, "omega", VV * 2)
+                                              : NULL;
+    if (!q || !k || (!b && kcp_model_reads(c->model, "b"))) return KCP_NO_MEMORY;
     const float center = x->b->regime == LIVE ? -3 : 0;
     unit_rows<<<(unsigned)(QK / c->K), 32>>>(q, 1, c->K, 1);
     unit_rows<<<(unsigned)(QK / c->K), 32>>>(k, 1, c->K, 2);
@@ -214,7 +215,7 @@ int fill_inputs(struct runner *x)
     const struct kcp_call *c = &x->call;
     const size_t T = (size_t)c->T, QK = T * c->H * c->K;
     const size_t state = (size_t)c->NS * c->HV * c->K * c->V;
-    if (c->model > KCP_GDN) return fill_family(x);
+    if (kcp_models[c->model].kind == KCP_FAMILY) return fill_family(x);
     const char *states[] = { "h0", "dht", "h_in", "h_start", "dh_out", "dh_end" };
     int e = draw_one<float>(x, "A_log", c->HV, A_LOG);
     if (!e) e = draw_one<float>(x, "dt_bias", (size_t)c->HV * c->KG, DT_BIAS);

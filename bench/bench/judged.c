@@ -38,7 +38,7 @@ static struct side *side_of(const struct runner *x, int pass)
     return &sides[x->world->r % RANKS_MOST][pass];
 }
 
-static int is_conv(const struct kcp_stage *st) { return !strncmp(st->name, "14", 2); }
+static int is_conv(const struct kcp_stage *st) { return st->facts & KCP_CONVOLVES; }
 
 /* A field's shape as [outer][heads][inner]; heads = 0 if no axis counts heads. */
 struct axes { int64_t outer, heads, inner, per; };
@@ -209,7 +209,7 @@ static int body_of_part(struct kcp_comm *comm, void *arg)
 {
     const struct work *w = arg;
     struct part *t = &w->first[2 * comm->r].part[w->at];
-    if (!strncmp(w->stage->name, "13", 2)) t->status = backward_of(t, comm, w->stage);
+    if (w->stage->facts & KCP_LOADS) t->status = backward_of(t, comm, w->stage);
     else {
         t->call.comm = w->stage->ranks ? comm : NULL;
         t->status = reference_run(&t->set, w->stage, &t->call);

@@ -15,7 +15,7 @@
 static int newest(struct runner *x, const struct kcp_stage *st,
                   const struct kcp_variant **v, int n)
 {
-    const int is_pass = !strncmp(st->name, "08", 2) || !strncmp(st->name, "13", 2);
+    const int is_pass = st->facts & (KCP_SAVES | KCP_LOADS);
     const struct kcp_variant *chosen = is_pass ? runner_choice(x, st) : NULL;
     int e = chosen ? runner_variant(x, st, chosen) : KCP_NA;
     for (int j = n - 1; j >= 0 && e == KCP_NA; j--)

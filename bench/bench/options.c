@@ -8,6 +8,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#define MODEL_WORD(NAME, name, ...) "|" #name
+#define MODEL_WORDS (KCP_MODEL_LIST(MODEL_WORD) + 1)       /* "kda|gdn|.." */
+
 #define KCP_OPTION(field, name, value, kind, expects, low, high, help)                \
     { name, OPTION_##kind, offsetof(struct bench, field), expects, low, high },
 static const struct option_row rows[] = {
@@ -126,7 +129,7 @@ static int check_options(struct bench *b)
     if (!c->HV) c->HV = c->H;
     c->T = b->tokens;
     c->scale = 1 / sqrt(c->K);
-    c->KG = c->model == KCP_GDN ? 1 : c->K;
+    c->KG = kcp_gates_of(c);
     if (c->HV % c->H) return bench_bad("--HV", "", "a multiple of -H");
     if (b->stages && !is_list_of_stages(b->stages))
         return bench_bad("--stage", b->stages, "numbers of stages, such as 08,13");
@@ -169,6 +172,6 @@ int bench_selects(const struct bench *b, const struct kcp_stage *st)
 {
     const char two[] = { st->name[0], st->name[1], 0 };
     if (b->stages) return strstr(b->stages, two) != NULL;
-    if (b->call.model > KCP_GDN) return !strcmp(two, "16");
+    if (kcp_models[b->call.model].kind == KCP_FAMILY) return (st->facts & KCP_KEEPS) != 0;
     return atoi(two) < 15;
 }

@@ -41,20 +41,20 @@ static int save_forward(struct runner *x, const struct kcp_variant *v,
                         const struct kcp_stage *st, char *args)
 {
     struct kcp_forward *f = (void *)args;
-    if (!strncmp(st->name, "08", 2)) {
+    if (st->facts & KCP_SAVES) {
         f->saved_bytes = x->saved = block_bytes(f, v);
         f->saved = device_add(&x->tensors, "saved", f->saved_bytes);
         return f->saved ? KCP_OK : KCP_NO_MEMORY;
     }
-    if (!strncmp(st->name, "16", 2)) {
+    if (st->facts & KCP_KEEPS) {
         const struct kcp_call *c = &x->call;
         const size_t state = sizeof(float) * c->HV * c->K * (size_t)c->V;
         ((struct kcp_family *)(void *)args)->h_kept =
             device_add(&x->tensors, "h_kept_16", kcp_saved_states(c) * state);
         return KCP_OK;
     }
-    if (!strncmp(st->name, "14", 2) || !strncmp(st->name, "15", 2)) return KCP_OK;
-    if (strncmp(st->name, "13", 2)) return KCP_NA;
+    if (st->facts & (KCP_CONVOLVES | KCP_SPIKES)) return KCP_OK;
+    if (!(st->facts & KCP_LOADS)) return KCP_NA;
     const struct kcp_variant *fw = writer_of(v);
     const int e = fw ? runner_once(x, stage_find("08_forward"), fw) : KCP_NA;
     struct kcp_backward *k = (void *)args;
@@ -163,15 +163,15 @@ int runner_variant(struct runner *x, const struct kcp_stage *st,
         void *work = NULL;
         c.pass = pass;
         x->saved = 0;
-        if (!strncmp(st->name, "07", 2)) c.R = c.NS;
-        if (!strncmp(st->name, "14", 2)) {
+        if (st->facts & KCP_FOLDS) c.R = c.NS;
+        if (st->facts & KCP_CONVOLVES) {
             c.D = c.HV * c.V;
             c.Wc = CONV_WIDTH;
             c.act = KCP_ACT_SILU;
         }
         char *args = args_of(x, st, &c, v->storage);
         int e = args ? KCP_OK : KCP_NO_MEMORY;
-        if (!e && st->ranks && !(x->b->unsaved && !strncmp(st->name, "08", 2)))
+        if (!e && st->ranks && !(x->b->unsaved && st->facts & KCP_SAVES))
             e = save_forward(x, v, st, args);
         if (!e) e = prepare(v, args, &work);
         if (!e) e = time_calls(v->run, args, c.stream, b->warmup, b->iters, &t);
@@ -203,7 +203,7 @@ const struct kcp_variant *runner_choice(const struct runner *x,
 {
     const struct kcp_variant *v[64];
     struct kcp_device d;
-    const int is_backward = !strncmp(st->name, "13", 2);
+    const int is_backward = (st->facts & KCP_LOADS) != 0;
     const int n = x->b->variant ? kcp_variants(st->name, x->b->variant, v, 64) : 0;
     for (int j = n - 1; j >= 0; j--)
         if (v[j]->where == KCP_DEVICE && v[j]->storage == KCP_BF16) return v[j];
@@ -237,12 +237,13 @@ static int one_form(struct runner *x, const struct kcp_stage *st,
 
 int runner_layers(struct runner *x)
 {
-    static const char *const names[] = { "08_forward", "13_backward", "16_family" };
-    const int family = x->call.model > KCP_GDN;
+    const int facts = kcp_models[x->call.model].kind == KCP_FAMILY
+        ? KCP_KEEPS : KCP_SAVES | KCP_LOADS;
     int e = KCP_OK;
     if (x->world->r == 0) print_header(x);
-    for (int s = family ? 2 : 0; s < (family ? 3 : 2) && !e; s++) {
-        const struct kcp_stage *st = stage_find(names[s]);
+    for (int s = 0; s < kcp_nstages && !e; s++) {
+        const struct kcp_stage *st = &kcp_stages[s];
+        if (!(st->facts & facts)) continue;
         const struct kcp_variant *v =
             bench_selects(x->b, st) ? runner_choice(x, st) : NULL;
         for (int form = 0; form < KCP_FORMS && !e && v; form++) {

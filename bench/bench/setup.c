@@ -122,8 +122,8 @@ int runner_chain(struct runner *x)
         "09_chunk_backward", "11_merge_backward", "10_wy_backward" };
     const char *only = x->b->stages;
     int n_chain = sizeof chain / sizeof *chain;
-    if (only && !strcmp(only, "15")) n_chain = 1;
-    if (x->call.model > KCP_GDN) n_chain = 0;
+    if (only && kcp_stage_is(only, KCP_SPIKES)) n_chain = 1;
+    if (kcp_models[x->call.model].kind == KCP_FAMILY) n_chain = 0;
     for (int i = 0; i < n_chain; i++) {
         const struct kcp_stage *st = stage_find(chain[i]);
         const struct kcp_variant *v[64];

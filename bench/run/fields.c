@@ -26,7 +26,7 @@ static int is_unused(const struct run *x, const struct kcp_field *f)
         c.pass = pass;
         used |= field_used(f, &c);
     }
-    return !used || (x->relative && !relative_has(x, f->name));
+    return !used;
 }
 
 /* Checks that numbers are finite and that log decays are at most 0. Does not check
@@ -48,7 +48,7 @@ static int load_input(struct run *x, const struct kcp_stage *s,
         return 0;
     if (field_is_grid(f) && (s->ranks || !array_exists(x, "cu")))
         return 0;
-    if (!array_exists(x, file) && !relative_needs(x, f->name) &&
+    if (!array_exists(x, file) &&
         (f->when == KCP_MAYBE || strcmp(f->name, "cu_seqlens") == 0))
         return 0;
     if (array_load(x, &x->size, f->name, file, field_shape(x, f), f->store) != 0)

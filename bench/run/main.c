@@ -16,12 +16,12 @@ double seconds_now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Rejects an option that would have no effect. For the layer, `number` is 13, the stage
- * that computes the gradients of parameters. */
+/* Rejects an option that would have no effect. Stage 13 computes the gradients of a
+ * layer's parameters. */
 static int check_options(struct run *x)
 {
     struct options *o = &x->o;
-    const int number = o->stage ? atoi(o->stage) : 13, given = !isnan(o->lower_bound);
+    const int given = !isnan(o->lower_bound);
     const int other = x->relative, layer = !o->stage || other;
     _Static_assert(!KCP_GATE_RAW && !KCP_BETA_RAW && !KCP_RECOMPUTE, "defaults are 0");
     const struct { int wrong; const char *option, *needs; } rows[] = {
@@ -43,7 +43,7 @@ static int check_options(struct run *x)
         { layer && o->act && !o->conv, "--act", "--conv" },
         { layer && given && o->gate != KCP_GATE_BOUNDED, "--lower-bound",
           "--gate bounded" },
-        { o->sum && (number < 13 || number > 15), "--sum",
+        { o->sum && !kcp_stage_is(o->stage ? o->stage : "13", KCP_SUMS), "--sum",
           "a model with gradients of parameters (kda, gdn, spike), or stage 13 to 15" },
         { o->blocks && o->form != KCP_PIPELINE, "--blocks", "--form pipeline" },
         { o->stripe && o->spread != KCP_STRIPED, "--stripe", "--layout striped" },
@@ -69,15 +69,14 @@ static int run_all(struct run *x, int argc, char **argv)
     if (processes_check(x) != 0 || relative_read(x) != 0 || check_options(x) != 0)
         return -1;
     const struct kcp_stage *stage = x->o.stage ? kcp_stage_find(x->o.stage) : NULL;
-    const int family = stage && !strncmp(stage->name, "16", 2);
-    if ((x->o.model >= KCP_DPLR) != family)
-        return run_error(x, RUN_BAD, "--model", "--stage 16 supports only dplr, gdn2 "
-                         "and gla; other stages support only kda and gdn");
+    if (stage && !kcp_stage_takes(stage, x->o.model))
+        return run_error(x, RUN_BAD, "--model", "stage %s does not support %s",
+                         stage->name, kcp_models[x->o.model].name);
     if (device_open(x, stage) != 0)
         return -1;
     const double start = seconds_now();
     x->size.model = x->o.model;
-    x->size.KG = x->o.model == KCP_GDN ? 1 : -1;
+    x->size.KG = kcp_models[x->o.model].gates == KCP_HEAD ? 1 : -1;
     const int writes = x->mpi.r == 0;
     if ((writes && outputs_ready(x) != 0) || names_check(x) != 0)
         return -1;

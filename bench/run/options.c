@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define MODEL_WORD(NAME, name, ...) #name "|"
+#define MODEL_WORDS KCP_MODEL_LIST(MODEL_WORD) "spike"
 #define FORM_WORD(number, name) "|" #name
 #define FORM_WORDS (KCP_FORM_LIST(FORM_WORD) + 1)          /* "all_gather|chain|.." */
 
@@ -46,7 +48,6 @@ static const char files[] =
 "  h0 [N,HV,K,V]          optional, 0 if absent; [N,HV,V,K] with --state-layout vk\n"
 "  do [T,HV,V]            optional; if present, backward runs too\n"
 "  dht                    like h0\n"
-"  a b (dplr), b omega (gdn2): for the shapes see stage 16 below\n"
 "  x0_q x0_k x0_v         [N,W-1,D] optional with --conv: rows before each sequence\n"
 "  dxt_q dxt_k dxt_v      like x0: gradients of xt; W is taps, D is H*K or HV*V\n"
 "written to --out, float64\n"
@@ -88,7 +89,11 @@ static void print_stage(const struct kcp_stage *s)
 static void print_help(void)
 {
     fputs(files, stdout);
-    printf("\noptions\n");
+    printf("\ninputs of stage 16 per model:");
+    for (int m = 0; m < KCP_MODELS; m++)
+        if (kcp_models[m].kind == KCP_FAMILY)
+            printf(" %s: q k v %s;", kcp_models[m].name, kcp_models[m].reads);
+    printf(" shapes below\n\noptions\n");
     options_print(rows, texts, sizeof rows / sizeof *rows);
     printf("\nstages, inputs -> outputs\n");
     for (int i = 0; i < kcp_nstages; i++)

@@ -77,7 +77,7 @@ int call_make(struct run *x)
         .lower_bound = o->lower_bound, .ops = &ref_mapops,
     };
 #undef SIZE
-    c->KG = c->model == KCP_GDN ? 1 : c->K;
+    c->KG = kcp_gates_of(c);
     c->scale = o->scale;
     if (isnan(o->scale))
         c->scale = 1 / sqrt(c->K > 0 ? c->K : 1);

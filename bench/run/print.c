@@ -6,9 +6,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-static const char *const models[] = { "KDA", "GDN", "DPLR", "GDN-2", "GLA",
-                                      "Spike-KDA" };
-
 enum { ROWS = 32 };            /* the first ROWS ranks and the last rank are printed */
 
 static void print_rank(const struct run *x, int r)
@@ -48,7 +45,8 @@ void print_summary(const struct run *x, double seconds)
     if (x->stage && !x->relative)
         printf("stage %s%s", x->stage->name, x->both ? ", both passes" : "");
     else
-        printf("%s %s, %s, %d rank%s%s", models[x->model], x->both
+        printf("%s %s, %s, %d rank%s%s", x->model == MODEL_SPIKE
+               ? "Spike-KDA" : kcp_models[x->model].title, x->both
                ? "forward and backward" : "forward", kcp_form_names[c->form],
                x->plan->R,
                x->plan->R == 1 ? "" : "s", x->conv ? ", after convolutions" : "");

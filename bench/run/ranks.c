@@ -16,9 +16,10 @@ const char *field_shape(const struct run *x, const struct kcp_field *f)
 {
     if (x->o.layout == KCP_VK && strcmp(f->shape, "N HV K V") == 0)
         return "N HV V K";
-    if (!x->stage && x->o.model == KCP_GDN && strcmp(f->shape, "T HV KG") == 0)
+    const int per_head = kcp_models[x->o.model].gates == KCP_HEAD;
+    if (!x->stage && per_head && strcmp(f->shape, "T HV KG") == 0)
         return "T HV";
-    if (!x->stage && x->o.model == KCP_GDN && strcmp(f->shape, "HV KG") == 0)
+    if (!x->stage && per_head && strcmp(f->shape, "HV KG") == 0)
         return "HV";
     return f->shape;
 }

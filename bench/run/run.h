@@ -22,8 +22,8 @@
 enum { MOST_RANKS = 1024, MOST_SIZE = 65536, MOST_CHUNK = 256 };
 /* Exit statuses. RUN_BAD: an input is wrong, and nothing was written. */
 enum { RUN_OK = 0, RUN_FAILED = 1, RUN_BAD = 2 };
-/* Value for --model spike (stage 15); for other models see enum kcp_model. */
-enum { MODEL_SPIKE = KCP_GLA + 1 };
+/* Value for --model spike (stage 15); for other models see models.def. */
+enum { MODEL_SPIKE = KCP_MODELS };
 
 /* Options. Defaults: -1 for dtype, NAN for lower_bound and scale, else 0 or NULL. */
 struct options {
@@ -116,10 +116,7 @@ int  layer_run(struct run *x);
 int  stage_run(struct run *x);
 int  outs_check(struct run *x);                /* finite numbers, equal sums */
 int  rank_status(struct kcp_comm *comm, int status);
-/* stage.c: functions for models other than KDA and GDN. */
-int  relative_read(struct run *x);
-int  relative_has(const struct run *x, const char *field);
-int  relative_needs(const struct run *x, const char *field);
+int  relative_read(struct run *x);             /* stage.c: sets --stage by --model */
 union pass_args {
     struct kcp_call call;
     struct kcp_forward forward;

@@ -55,7 +55,7 @@ int sizes_bind(struct kcp_call *z, const char *shape, int nd, const int64_t *dim
     int d = 0, fits = 1;
     for (const char *s = shape; *s && fits; d++) {
         const size_t m = strcspn(s, " ");
-        const int is_K = m == 2 && !memcmp(s, "KG", 2) && y.model != KCP_GDN;
+        const int is_K = m == 2 && !memcmp(s, "KG", 2) && kcp_models[y.model].gates == KCP_CHANNEL;
         fits = d < nd && bind(&y, is_K ? "K" : s, is_K ? 1 : m, dim[d]);
         s += m + (s[m] == ' ');
     }
@@ -66,7 +66,7 @@ int sizes_bind(struct kcp_call *z, const char *shape, int nd, const int64_t *dim
                      ", sizes of 1 or more");
         return -1;
     }
-    if (y.model != KCP_GDN)
+    if (kcp_models[y.model].gates == KCP_CHANNEL)
         y.KG = y.K;
     *z = y;
     return 0;

@@ -1,5 +1,5 @@
-/* stage.c -- runs the stage that --stage or --model selects: dplr, gdn2 and gla are
- * models of stage 16, and spike is a model of stage 15.
+/* stage.c -- runs the stage that --stage or --model selects: 15 for spike, and 16 for
+ * models of kind KCP_FAMILY.
  *
  * Book: chapters 00, 15, 16.  Checked by: tests/cli/run_cli.sh.  Next: write.c. */
 #include "run.h"
@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Sets --stage if --model needs it: 15 for spike; 16 for dplr, gdn2, gla. */
 int relative_read(struct run *x)
 {
     struct options *o = &x->o;
@@ -18,29 +17,10 @@ int relative_read(struct run *x)
     if (o->stage && spike && kcp_stage_find(o->stage) != kcp_stage_find("15"))
         return run_error(x, RUN_BAD, "--model", "spike needs stage 15, found %.40s",
                          o->stage);
-    x->relative = !o->stage && (o->model >= KCP_DPLR || spike);
+    x->relative = !o->stage && (spike || kcp_models[o->model].kind == KCP_FAMILY);
     if (x->relative)
         o->stage = spike ? "15" : "16";
     return 0;
-}
-
-/* Returns 1 if the model has the field: only some models have `a`, `b` or `omega`. */
-int relative_has(const struct run *x, const char *field)
-{
-    const char *name = field + (*field == 'd' && field[1]);
-    if (!strcmp(name, "a"))
-        return x->model == KCP_DPLR;
-    if (!strcmp(name, "b"))
-        return x->model == KCP_DPLR || x->model == KCP_GDN2;
-    return strcmp(name, "omega") != 0 || x->model == KCP_GDN2;
-}
-
-/* Returns 1 for a field that is optional in the table but required by this model. */
-int relative_needs(const struct run *x, const char *field)
-{
-    const int gate = !strcmp(field, "a") || !strcmp(field, "b") ||
-                     !strcmp(field, "omega");
-    return x->relative && gate && relative_has(x, field);
 }
 
 /* Without cu.npy, makes index arrays cu, cn, sc for one rank with all sequences. */
@@ -112,12 +92,12 @@ static int before_13(struct run *x, struct kcp_comm *comm, struct kcp_backward *
 /* Allocates what forward saves for backward. For stage 13, also runs stage 08. */
 static int keep(struct run *x, struct kcp_comm *comm, union pass_args *a, void **kept)
 {
-    if (x->stage == kcp_stage_find("13") && !*kept) {
+    if (x->stage->facts & KCP_LOADS && !*kept) {
         const int status = before_13(x, comm, &a->backward);
         *kept = (void *)a->backward.saved;
         return status;
     }
-    if (x->stage != kcp_stage_find("16") || !x->both)
+    if (!(x->stage->facts & KCP_KEEPS) || !x->both)
         return KCP_OK;
     size_t *bytes = &x->report[comm->r].saved;
     *bytes = kcp_layer_family_kept(&x->layer, &a->call);

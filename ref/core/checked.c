@@ -65,17 +65,13 @@ static const struct kcp_field *field_of(const struct kcp_stage *s, const char *n
     return NULL;
 }
 
-static int is_stage(const struct kcp_stage *s, const char *number)
-{
-    return !strncmp(s->name, number, 2);
-}
-
 /* Returns 1 if call c of stage s uses the size `name`. */
 static int size_counts(const struct kcp_stage *s, const struct kcp_call *c,
                        const char *name)
 {
     if (!strcmp(name, "C")) return has_letter(s, "C") || field_of(s, "sc");
-    if (!strcmp(name, "KG")) return has_letter(s, "KG") || is_stage(s, "16");
+    if (!strcmp(name, "KG"))
+        return has_letter(s, "KG") || !(s->facts & KCP_TAKES_LAYER);
     if (!strcmp(name, "Wc") && c->shift) return 0;
     return has_letter(s, name);
 }
@@ -106,33 +102,34 @@ static int check_sizes(const struct kcp_stage *s, const struct kcp_call *c)
     if (has_letter(s, "H") && has_letter(s, "HV") && c->HV % c->H)
         return kcp_refuse(KCP_BAD, "%s: HV: found %d, expected a multiple of H, which "
                           "is %d", s->name, c->HV, c->H);
-    const int gate = c->model == KCP_GDN ? 1 : c->K;
-    if ((has_letter(s, "KG") || is_stage(s, "16")) && c->KG != gate)
+    if (size_counts(s, c, "KG") && c->KG != kcp_gates_of(c))
         return kcp_refuse(KCP_BAD, "%s: KG: found %d, expected %d", s->name, c->KG,
-                          gate);
+                          kcp_gates_of(c));
     return KCP_OK;
 }
 
 /* ---- options */
-/* Sets *first and *last to the first and the last model that a stage supports. Stages
- * 07, 12, 14 and 15 do not depend on the model, so they accept every model. */
-static void models_of(const struct kcp_stage *s, int *first, int *last)
+/* Writes the names of the models that the stage supports to `out`: "kda, gdn". */
+static void list_models(const struct kcp_stage *s, char *out, size_t n)
 {
-    const int any = is_stage(s, "07") || is_stage(s, "12") || is_stage(s, "14") ||
-                    is_stage(s, "15");
-    *first = is_stage(s, "16") ? KCP_DPLR : KCP_KDA;
-    *last = any || is_stage(s, "16") ? KCP_GLA : KCP_GDN;
+    out[0] = 0;
+    for (int m = 0; m < KCP_MODELS; m++) {
+        const size_t used = strlen(out);
+        if (kcp_stage_takes(s, m))
+            snprintf(out + used, n - used, "%s%s", used ? ", " : "", kcp_models[m].name);
+    }
 }
 
 static int check_options(const struct kcp_stage *s, const struct kcp_call *c)
 {
-    int first, last, refused = check_range(s, c, MEMBER_OPTION);
+    char models[120];
+    const int refused = check_range(s, c, MEMBER_OPTION);
     if (refused) return refused;
-    models_of(s, &first, &last);
-    if ((int)c->model < first || (int)c->model > last)
-        return kcp_refuse(KCP_BAD, "%s: model: found %d, expected %d to %d", s->name,
-                          (int)c->model, first, last);
-    if (is_stage(s, "09") && !(c->part & (KCP_LOCAL | KCP_REVERSE)))
+    list_models(s, models, sizeof models);
+    if (!kcp_stage_takes(s, c->model))
+        return kcp_refuse(KCP_BAD, "%s: model: found %s, expected one of %s", s->name,
+                          kcp_models[c->model].name, models);
+    if (s->facts & KCP_TWO_PARTS && !(c->part & (KCP_LOCAL | KCP_REVERSE)))
         return kcp_refuse(KCP_BAD, "%s: part: found %d, expected KCP_LOCAL, "
                           "KCP_REVERSE or both", s->name, c->part);
     if (!isfinite(c->scale))
@@ -186,17 +183,12 @@ int kcp_check_sizes(const char *stage, const struct kcp_call *c)
 }
 
 /* ---- arrays */
-/* Returns 1 if this call requires the array f although the table marks f as optional.
- * Such arrays are the weights of stage 14 (unless `shift` is set), and, in stage 16,
- * the optional inputs that the model reads and their gradients. */
+/* Returns 1 if this call requires the array f although the table marks f as optional:
+ * the weights of stage 14, unless `shift` is set. */
 static int is_needed_here(const struct kcp_stage *s, const struct kcp_field *f,
                           const struct kcp_call *c)
 {
-    const char *name = f->name + (f->io == KCP_BOUT);        /* "da" -> "a" */
-    if (is_stage(s, "14")) return !strcmp(f->name, "weight") && !c->shift;
-    if (!is_stage(s, "16") || c->model == KCP_GLA) return 0;
-    if (c->model == KCP_DPLR) return !strcmp(name, "a") || !strcmp(name, "b");
-    return !strcmp(name, "b") || !strcmp(name, "omega");
+    return s->facts & KCP_CONVOLVES && !strcmp(f->name, "weight") && !c->shift;
 }
 
 /* Returns 1 if this rank owns a row of h0 or ht. Then the rank needs the arrays with
@@ -325,7 +317,7 @@ static int check(const struct kcp_stage *s, enum kcp_where where, const void *ar
     if (!refused) refused = check_sizes(s, c);
     if (!refused && s->ranks) refused = check_plan(s, c, has_word(may_lack, "cu", " "));
     if (!refused && s->ranks) refused = check_comm(s, c);
-    if (!refused && is_stage(s, "13") && !((const struct kcp_backward *)args)->saved)
+    if (!refused && s->facts & KCP_LOADS && !((const struct kcp_backward *)args)->saved)
         refused = kcp_refuse(KCP_BAD, "%s: saved: it is missing", s->name);
     if (!refused) refused = check_arrays(s, where, args, may_lack);
     if (!refused && where == KCP_HOST && !has_word(may_lack, "cu", " "))

@@ -33,7 +33,7 @@ const struct kcp_member kcp_members[] = {
     SIZE(Wc, 1, 1, MOST_SIZE),
     SIZE(NS, 0, 0, INT_MAX),
     SIZE(NC, 0, 0, INT_MAX),
-    OPTION(model, 1, 5),
+    OPTION(model, 1, KCP_MODELS),
     OPTION(pass, 1, 2),
     OPTION(part, 1, 8),
     OPTION(gate, 1, 3),
@@ -127,10 +127,27 @@ int64_t kcp_field_numbers(const struct kcp_call *c, const struct kcp_field *f)
     return all;
 }
 
+/* ---- models */
+int kcp_model_reads(enum kcp_model model, const char *name)
+{
+    const char *reads = kcp_models[model].reads;
+    return has_word(reads, name, " ") || (*name == 'd' && has_word(reads, name + 1, " "));
+}
+
+int kcp_stage_takes(const struct kcp_stage *s, enum kcp_model model)
+{
+    const int family = kcp_models[model].kind == KCP_FAMILY;
+    return (s->facts & (family ? KCP_TAKES_FAMILY : KCP_TAKES_LAYER)) != 0;
+}
+
+int kcp_gates_of(const struct kcp_call *c)
+{
+    return kcp_models[c->model].gates == KCP_HEAD ? 1 : c->K;
+}
+
 int field_used(const struct kcp_field *f, const struct kcp_call *c)
 {
-    if (f->when == KCP_ONLY_KDA && c->model != KCP_KDA) return 0;
-    if (f->when == KCP_ONLY_GDN && c->model != KCP_GDN) return 0;
+    if (f->when == KCP_BY_MODEL && !kcp_model_reads(c->model, f->name)) return 0;
     if (f->io == KCP_FOUT) return c->pass == KCP_FORWARD;
     if (f->io == KCP_BIN || f->io == KCP_BOUT) return c->pass == KCP_BACKWARD;
     return 1;

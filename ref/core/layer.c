@@ -72,7 +72,7 @@ static void list_forwards(enum kcp_storage storage, char *out, size_t n)
     out[0] = 0;
     for (int i = 0; i < kcp_npaths; i++) {
         const struct kcp_path *p = &kcp_paths[i];
-        if (strcmp(p->stage, "08_forward") || p->storage != storage) continue;
+        if (!kcp_stage_is(p->stage, KCP_SAVES) || p->storage != storage) continue;
         if (p->within) continue;
         if (!strcmp(p->kernel, last) || !kcp_path_kernel(p)) continue;
         const size_t used = strlen(out);
@@ -198,9 +198,9 @@ static const struct kcp_variant *choose(const struct kcp_layer *layer,
     if (!kcp_path_knows(v->stage, v->name) || v->where == KCP_HOST)
         return after ? NULL : v;
     struct kcp_query q = query_of(v, call, args, &d);
-    if (!strcmp(v->stage, "13_backward"))
+    if (kcp_stage_is(v->stage, KCP_LOADS))
         q.format = format_left(layer, call, args);
-    else if (!strcmp(v->stage, "08_forward"))
+    else if (kcp_stage_is(v->stage, KCP_SAVES))
         q.saved = ((const struct kcp_forward *)args)->saved != NULL;
     if (after) q.format = after->format;
     *at = kcp_path_find(&q, after, why, n);

@@ -171,13 +171,10 @@ static int in_set(const char *set, int64_t x)
     return 0;
 }
 
-static const char *const models[] = { "kda", "gdn", "dplr", "gdn2", "gla" };
-enum { MODELS = sizeof models / sizeof *models };
-
 static int takes_model(const char *set, int model)
 {
     if (!strcmp(set, "any")) return 1;
-    return model >= 0 && model < MODELS && has_word(set, models[model], " ");
+    return model >= 0 && model < KCP_MODELS && has_word(set, kcp_models[model].name, " ");
 }
 
 /* ---- facts */

@@ -1,10 +1,14 @@
-/* registry.c -- the table of stages (name, fields, reference), and exchange-form names.
+/* registry.c -- the tables of stages and of models, and the names of exchange forms.
  *
  * Book: chapter 00.  Checked by: tests/judge/self_cases.c.  Next: ref/01_step.c. */
 #include "ref.h"
 
 #define FORM_NAME(number, name) #name,
 const char *const kcp_form_names[KCP_FORMS] = { KCP_FORM_LIST(FORM_NAME) };
+
+#define MODEL_ROW(NAME, name, title, kind, reads, gates, map)                          \
+    { #name, title, kind, reads, gates, map },
+const struct kcp_model_row kcp_models[KCP_MODELS] = { KCP_MODEL_LIST(MODEL_ROW) };
 
 #define KCP_FIELD(io, when, name, shape, store)                                       \
     { #name, shape, io, when, store, offsetof(struct ARGS, name) },
@@ -96,26 +100,27 @@ REF(step) REF(gate) REF(wy) REF(chunk) REF(affine) REF(merge) REF(forward)
 REF(chunk_backward) REF(wy_backward) REF(merge_backward) REF(h0) REF(backward) REF(conv)
 REF(scan) REF(scan_step) REF(family) REF(family_step) REF(ladder)
 
-#define ENTRY(number, f, ranks) HELD(number, f, ranks, NULL)
-#define HELD(number, f, ranks, oracle)                                                \
+#define ENTRY(number, f, ranks, facts) HELD(number, f, ranks, NULL, facts)
+#define HELD(number, f, ranks, oracle, facts)                                         \
     { number "_" #f, f, sizeof f / sizeof *f, sizeof(struct kcp_##f), ranks, run_##f, \
-      oracle }
+      oracle, facts },
+enum { ANY_MODEL = KCP_TAKES_LAYER | KCP_TAKES_FAMILY, LAYER = KCP_TAKES_LAYER };
 const struct kcp_stage kcp_stages[] = {
-    ENTRY("01", step, 0),
-    ENTRY("02", gate, 0),
-    ENTRY("03", wy, 0),
-    ENTRY("04", chunk, 0),
-    ENTRY("05", affine, 0),
-    ENTRY("07", merge, 0),
-    ENTRY("08", forward, 1),
-    ENTRY("09", chunk_backward, 0),
-    ENTRY("10", wy_backward, 0),
-    ENTRY("11", merge_backward, 0),
-    ENTRY("12", h0, 0),
-    ENTRY("13", backward, 1),
-    ENTRY("14", conv, 1),
-    HELD("15", scan, 1, run_scan_step),
-    HELD("16", family, 1, run_family_step),
-    ENTRY("17", ladder, 0),
+    ENTRY("01", step, 0, LAYER | KCP_BY_TOKEN)
+    ENTRY("02", gate, 0, LAYER)
+    ENTRY("03", wy, 0, LAYER)
+    ENTRY("04", chunk, 0, LAYER)
+    ENTRY("05", affine, 0, LAYER)
+    ENTRY("07", merge, 0, ANY_MODEL | KCP_FOLDS)
+    ENTRY("08", forward, 1, LAYER | KCP_SAVES)
+    ENTRY("09", chunk_backward, 0, LAYER | KCP_TWO_PARTS)
+    ENTRY("10", wy_backward, 0, LAYER)
+    ENTRY("11", merge_backward, 0, LAYER)
+    ENTRY("12", h0, 0, ANY_MODEL)
+    ENTRY("13", backward, 1, LAYER | KCP_LOADS | KCP_SUMS)
+    ENTRY("14", conv, 1, ANY_MODEL | KCP_CONVOLVES | KCP_SUMS)
+    HELD("15", scan, 1, run_scan_step, ANY_MODEL | KCP_SPIKES | KCP_SUMS)
+    HELD("16", family, 1, run_family_step, KCP_TAKES_FAMILY | KCP_KEEPS)
+    ENTRY("17", ladder, 0, LAYER)
 };
 const int kcp_nstages = sizeof kcp_stages / sizeof *kcp_stages;

@@ -54,7 +54,7 @@ static const struct member members[] = {
     M(B), M(bound), M(owner),
 #undef M
 #define M(name) AT(kcp_stage, name)
-    M(name), M(fields), M(nfields), M(args), M(ranks),
+    M(name), M(fields), M(nfields), M(args), M(ranks), M(facts),
 #undef M
 #define M(name) AT(kcp_field, name)
     M(name), M(shape), M(io), M(when), M(store), M(at),
@@ -79,10 +79,10 @@ static const struct { const char *name; size_t bytes; } sizes[] = {
 
 #define E(name) { #name, name }
 #define FORM_VALUE(number, name) { #number, number },
+#define MODEL_VALUE(NAME, ...) E(KCP_##NAME),
 static const struct { const char *name; int value; } values[] = {
     E(KCP_OK), E(KCP_NA), E(KCP_BAD), E(KCP_NO_MEMORY), E(KCP_COMM), E(KCP_CUDA),
-    E(KCP_MISMATCH), E(KCP_KDA), E(KCP_GDN), E(KCP_DPLR), E(KCP_GDN2), E(KCP_GLA),
-    E(KCP_FORWARD), E(KCP_BACKWARD), E(KCP_GATE_RAW), E(KCP_GATE_SOFTPLUS),
+    E(KCP_MISMATCH), KCP_MODEL_LIST(MODEL_VALUE) E(KCP_FORWARD), E(KCP_BACKWARD), E(KCP_GATE_RAW), E(KCP_GATE_SOFTPLUS),
     E(KCP_GATE_BOUNDED), E(KCP_BETA_RAW), E(KCP_BETA_SIGMOID), E(KCP_BETA_SIGMOID2),
     E(KCP_ACT_NONE), E(KCP_ACT_SILU), E(KCP_RECOMPUTE), E(KCP_SAVE_ALL),
     E(KCP_SAVE_LIGHT), E(KCP_KV), E(KCP_VK), E(KCP_LOCAL), E(KCP_REVERSE),

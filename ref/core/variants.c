@@ -53,6 +53,12 @@ const struct kcp_stage *kcp_stage_find(const char *name)
     return NULL;
 }
 
+int kcp_stage_is(const char *name, enum kcp_fact fact)
+{
+    const struct kcp_stage *s = kcp_stage_find(name);
+    return s && s->facts & fact;
+}
+
 static int mutant(const struct kcp_variant *v)
 {
     return !strncmp(v->name, "mutant_", 7);

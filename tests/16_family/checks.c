@@ -7,10 +7,12 @@
 static int each_model(struct kcp_report *rep, const char *words,
                       int (*check)(struct kcp_report *, const char *, const char *))
 {
+    enum kcp_model models[KCP_MODELS];
+    const int n = models_of(stage_find("16"), models);
     int status = KCP_OK;
-    for (int m = KCP_DPLR; m <= KCP_GLA && !status; m++) {
+    for (int i = 0; i < n && !status; i++) {
         char text[300];
-        snprintf(text, sizeof text, "%s %s", model_name[m], words);
+        snprintf(text, sizeof text, "%s %s", model_name[models[i]], words);
         status = check(rep, "16", text);
     }
     return status;

@@ -91,8 +91,7 @@ static void form_back(const struct family_chunk *x)
     family_read_back(x);
 }
 
-static const struct family_model model = { "dplr", 2, NULL, NULL, form, form_back,
-                                           0 };
+static const struct family_model model = { "dplr", 2, NULL, NULL, form, form_back };
 
 #define DPLR(ident, flag, why) WRONG(KCP_DPLR, model, ident, flag, why)
 DPLR(twin_dplr, 0, "correct: runs DPLR")

@@ -89,8 +89,7 @@ static void form_back(const struct family_chunk *x)
     family_read_back(x);
 }
 
-static const struct family_model model = { "gdn2", 1, NULL, NULL, form, form_back,
-                                           0 };
+static const struct family_model model = { "gdn2", 1, NULL, NULL, form, form_back };
 
 #define GDN2(ident, flag, why) WRONG(KCP_GDN2, model, ident, flag, why)
 GDN2(twin_gdn2, 0, "correct: runs GDN-2")

@@ -34,8 +34,7 @@ static void form_back(const struct family_chunk *x)
     family_read_back(x);
 }
 
-static const struct family_model model = { "gla", 1, NULL, NULL, form, form_back,
-                                           0 };
+static const struct family_model model = { "gla", 1, NULL, NULL, form, form_back };
 
 #define GLA(ident, flag, why) WRONG(KCP_GLA, model, ident, flag, why)
 GLA(twin, 0, "correct: runs GLA")

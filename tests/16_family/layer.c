@@ -23,12 +23,14 @@ static int by_layer(struct kcp_report *rep)
 {
     static const char *const owners[] = { "", "owners=zigzag", "owners=striped" };
     const struct kcp_variant ref = reference_of(stage_find("16"));
+    enum kcp_model models[KCP_MODELS];
+    const int each = 6 * KCP_FORMS, all = models_of(stage_find("16"), models) * each;
     int status = KCP_OK;
-    for (int i = 0; i < 3 * 24 && !status; i++) {
+    for (int i = 0; i < all && !status; i++) {
         char words[300];
         snprintf(words, sizeof words, "%s %s " BATCH "R=%d %s",
-                 model_name[KCP_DPLR + i / 24], kcp_form_names[i % 4],
-                 i % 24 < 12 ? 2 : 5, owners[i / 4 % 3]);
+                 model_name[models[i / each]], kcp_form_names[i % KCP_FORMS],
+                 i % each < each / 2 ? 2 : 5, owners[i / KCP_FORMS % 3]);
         status = bits_agree(rep, &ref, words, &variants[i % 2], "");
     }
     return status;

@@ -60,15 +60,17 @@ static int count(struct kcp_report *rep, const struct kcp_variant *v,
 static int bytes(struct kcp_report *rep)
 {
     const struct kcp_variant ref = reference_of(stage_find("16"));
+    enum kcp_model models[KCP_MODELS];
+    const int n = models_of(stage_find("16"), models);
     int status = KCP_OK;
-    for (int i = 0; i < 3 * KCP_FORMS && !status; i++) {
-        const int model = KCP_DPLR + i % 3;
+    for (int i = 0; i < n * KCP_FORMS && !status; i++) {
+        const int model = models[i % n];
         struct kcase k;
         char words[300], why[160];
         snprintf(words, sizeof words, "%s %s " SIZES "lengths=260 "
-                 "cuts=0,50,100,131,200,260", model_name[model], kcp_form_names[i / 3]);
+                 "cuts=0,50,100,131,200,260", model_name[model], kcp_form_names[i / n]);
         if (case_parse(words, &k, why, sizeof why)) return KCP_BAD;
-        const int K = k.call.K, m = model == KCP_GLA ? 1 : K;
+        const int K = k.call.K, m = kcp_models[model].map == KCP_DIAGONAL ? 1 : K;
         status = count(rep, &ref, &k, m, 0);
         if (!status) status = count(rep, &family_keeping, &k, m, 1);
         if (!status) status = count(rep, &variants[0], &k, K, 0);
@@ -77,7 +79,7 @@ static int bytes(struct kcp_report *rep)
     return status;
 }
 KCP_CHECK(check_16_wire) = { "16_family", "wire",
-    "GLA sends K numbers of M, or K^2 if requested, and DPLR and GDN-2 send K^2; "
+    "a diagonal M is sent as K numbers, or K^2 if requested, and others as K^2; "
     "in each exchange form, each rank sends the expected bytes", bytes };
 
 static int diagonal(struct kcp_report *rep)

@@ -39,11 +39,6 @@ static int has_letter(const struct kcp_stage *s, const char *name)
     return 0;
 }
 
-static int takes_model(const struct kcp_stage *s, enum kcp_model model)
-{
-    return (atoi(s->name) == 16) == (model >= KCP_DPLR);
-}
-
 static void start(struct made_call *m, const struct kcp_stage *s, enum kcp_model model,
                   enum kcp_pass pass, const struct kcp_plan *plan)
 {
@@ -143,9 +138,9 @@ static void wrong_relations(struct kcp_report *rep, const struct kcp_stage *s,
     m.a.call.lower_bound = 1;
     if (made_field(&m, "g_raw") >= 0) refused(rep, &m, "lower_bound");
     m.a.call.gate = KCP_GATE_RAW;
-    if (takes_model(s, KCP_GLA)) {
+    if (!(s->facts & KCP_TAKES_LAYER)) {
         m.a.call.model = KCP_KDA;
-        refused(rep, &m, "model: found 0, expected 2 to 4");
+        refused(rep, &m, "model: found kda, expected one of dplr, gdn2, gla");
         m.a.call.model = model;
         m.a.call.KG = 1;
         refused(rep, &m, "KG: found 1, expected");
@@ -192,9 +187,9 @@ static int misuse(struct kcp_report *rep)
     struct kcp_plan *plan = small_plan(1), *two = small_plan(2);
     if (!plan || !two) return KCP_NO_MEMORY;
     for (int i = 0; i < kcp_nstages; i++)
-        for (enum kcp_model model = KCP_KDA; model <= KCP_GLA; model++) {
+        for (int model = 0; model < KCP_MODELS; model++) {
             const struct kcp_stage *s = &kcp_stages[i];
-            if (!takes_model(s, model)) continue;
+            if (!kcp_stage_takes(s, model)) continue;
             struct made_call m;
             start(&m, s, model, KCP_FORWARD, plan);
             const int status = call_made(&m);

@@ -102,8 +102,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct input in = { .at = data, .end = data + size };
     in.stage = take(&in);
-    const int is_family = atoi(kcp_stages[in.stage % kcp_nstages].name) == 16;
-    in.model = is_family ? KCP_DPLR + take(&in) % 3 : take(&in) % 2;
+    in.model = take(&in) % KCP_MODELS;
+    while (!kcp_stage_takes(&kcp_stages[in.stage % kcp_nstages], in.model))
+        in.model = (in.model + 1) % KCP_MODELS;
     in.pass = take(&in) % 2;
     const int ranks = take(&in);
     in.R = kcp_stages[in.stage % kcp_nstages].ranks && ranks % 8 == 1 ? MOST_R : 1;

@@ -125,14 +125,11 @@ struct kcase *cases_anchors(const struct kcp_stage *s, int wide, uint64_t seed,
 {
     struct anchors a = { .first = first, .ranks = s->ranks ? ranks : 1,
                          .seed = seed, .wide = wide };
-    const char *models = "{kda|gdn}", *options = "l2norm beta=sigmoid gate=softplus";
-    if (is(s, "15 ")) {
-        models = "kda";
-        options = "spike masks=1 D=3";
-    } else if (is(s, "16 ")) {
-        models = "{dplr|gdn2|gla}";
-        options = "";
-    }
+    const char *options = s->oracle ? "" : "l2norm beta=sigmoid gate=softplus";
+    char models[200] = "{";
+    models_text(s, "|", models + 1, sizeof models - 2);
+    strcat(models, "}");
+    if (s->facts & KCP_SPIKES) options = "spike masks=1 D=3";
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const int others = strstr(rows[i].words, "OTHER") != NULL;
         if (rows[i].wide != wide || !is(s, rows[i].stages)) continue;

@@ -36,7 +36,7 @@ numbers[] = {
 static const struct { const char *word; size_t at; const char *const *name; int n; }
 lists[] = {
     { "", offsetof(struct kcase, regime), regime_name, REGIMES },
-    { "", offsetof(struct kcase, call.model), model_name, 5 },
+    { "", offsetof(struct kcase, call.model), model_name, KCP_MODELS },
     { "", offsetof(struct kcase, call.form), kcp_form_names, KCP_FORMS },
     { "gate=", offsetof(struct kcase, call.gate), gate_name, 3 },
     { "beta=", offsetof(struct kcase, call.beta_form), beta_name, 3 },
@@ -234,7 +234,7 @@ int case_parse(const char *text, struct kcase *k, char *why, size_t n)
         c->T = k->cu[1] = 64;
     }
     if (c->scale == 0) c->scale = case_scale(c->K);
-    c->KG = c->model == KCP_GDN ? 1 : c->K;
+    c->KG = kcp_gates_of(c);
     k->uneven = ncuts > 0;
     if (ncuts && c->R == 1) c->R = ncuts - 1;
     for (int r = 0; !ncuts && r <= c->R; r++) k->cuts[r] = r * c->T / c->R;

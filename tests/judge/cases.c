@@ -11,7 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const model_name[] = { "kda", "gdn", "dplr", "gdn2", "gla" };
+#define MODEL_NAME(NAME, name, ...) #name,
+const char *const model_name[] = { KCP_MODEL_LIST(MODEL_NAME) };
 const char *const storage_name[] = { "f64", "f32", "bf16" };
 
 enum axis { MODEL, REGIME, GATE, BETA, NORM, HEADS, SIZES, CHUNK, LENS, RANKS, FORM,
@@ -38,18 +39,17 @@ static const int64_t lens[][8] = {              /* each row ends with -1 */
 static const int ranks_[] = { 4, 2, 1, 3, 5, 8 }, canon[] = { 0, 64, 0, 24 };
 static const int window[] = { 4, 1, 2, 9 };
 #define LEN(a) (int)(sizeof(a) / sizeof *(a))
-static const int values[AXES] = { 2, 3, 3, 3, 2, LEN(heads), LEN(sizes), LEN(chunk),
+static const int values[AXES] = { 0, 3, 3, 3, 2, LEN(heads), LEN(sizes), LEN(chunk),
     LEN(lens), LEN(ranks_), KCP_FORMS, 6, LEN(canon), 2, 2, 2, 2, 2, 2, 2, LEN(window),
     4, 2,
     3, 4 };
 
-static int spike(const struct kcp_stage *s) { return !strncmp(s->name, "15", 2); }
-static int family(const struct kcp_stage *s) { return !strncmp(s->name, "16", 2); }
+static int spike(const struct kcp_stage *s) { return (s->facts & KCP_SPIKES) != 0; }
 
 /* Returns 1 if the result of stage s depends on `axis`. */
 static int matters(const struct kcp_stage *s, int axis)
 {
-    const int conv = !strncmp(s->name, "14", 2);
+    const int conv = (s->facts & KCP_CONVOLVES) != 0;
     if (axis == WALK || axis == MASKS) return spike(s);
     if (spike(s) && (axis == MODEL || axis == SCALE)) return 0;
     if (s->oracle && (axis == GATE || axis == BETA || axis == NORM ||
@@ -69,19 +69,37 @@ static int is_required(const struct kcp_stage *s, int full, int a, int b)
 {
     int core = 1 << REGIME | 1 << MODEL | 1 << GATE | 1 << CHUNK | 1 << HEADS;
     if (s->ranks) core = 1 << REGIME | 1 << RANKS | 1 << FORM | 1 << HEADS;
-    if (family(s)) core |= 1 << RANKS | 1 << FORM | 1 << MODEL;
+    if (!(s->facts & KCP_TAKES_LAYER)) core |= 1 << RANKS | 1 << FORM | 1 << MODEL;
     if (spike(s)) core = 1 << RANKS | 1 << FORM | 1 << MASKS | 1 << HEADS;
-    if (!strncmp(s->name, "14", 2))
+    if (s->facts & KCP_CONVOLVES)
         core = 1 << RANKS | 1 << WINDOW | 1 << LENS | 1 << CUTS;
     return a == b || full || ((core >> a & 1) && (core >> b & 1));
 }
 
-/* Chapter 16 has three models that other chapters lack: DPLR, GDN-2, GLA. */
-static int first_model(const struct kcp_stage *s) { return family(s) ? KCP_DPLR : 0; }
+int models_of(const struct kcp_stage *s, enum kcp_model *out)
+{
+    const int layer = s->facts & KCP_TAKES_LAYER;
+    int n = 0;
+    for (int m = 0; m < (s->facts & KCP_SPIKES ? 1 : KCP_MODELS); m++)
+        if (layer ? kcp_models[m].kind == KCP_LAYER : kcp_stage_takes(s, m)) out[n++] = m;
+    return n;
+}
+
+void models_text(const struct kcp_stage *s, const char *between, char *out, size_t n)
+{
+    enum kcp_model models[KCP_MODELS];
+    const int of_stage = models_of(s, models);
+    out[0] = 0;
+    for (int i = 0; i < of_stage; i++)
+        snprintf(out + strlen(out), n - strlen(out), "%s%s", i ? between : "",
+                 model_name[models[i]]);
+}
+
 static int values_of(const struct kcp_stage *s, int axis)
 {
+    enum kcp_model models[KCP_MODELS];
     if (axis == CUTS && !s->ranks) return 3;      /* there is one rank */
-    return axis == MODEL && family(s) ? 3 : values[axis];
+    return axis == MODEL ? models_of(s, models) : values[axis];
 }
 
 #define MOST 10
@@ -157,7 +175,9 @@ static void case_of(struct kcase *k, int id, const int *row,
     /* Chapter 15 multiplies two maps per token, so long cases get small K and V. */
     if (spike(stage) && !wide && c->T > 100 && size[0] * size[1] > 64 * 64)
         size = sizes[5];
-    c->model = first_model(stage) + row[MODEL];
+    enum kcp_model models[KCP_MODELS];
+    models_of(stage, models);
+    c->model = models[row[MODEL]];
     c->gate = row[GATE];
     c->beta_form = row[BETA];
     c->l2norm = row[NORM];
@@ -166,7 +186,7 @@ static void case_of(struct kcase *k, int id, const int *row,
     c->K = size[0];
     c->V = size[1];
     c->C = wide ? 64 : chunk[row[CHUNK]];
-    c->KG = c->model == KCP_GDN ? 1 : c->K;
+    c->KG = kcp_gates_of(c);
     c->R = R > 0 ? R : ranks_[row[RANKS]];
     c->form = row[FORM];
     c->layout = row[LAYOUT];

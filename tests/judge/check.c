@@ -23,11 +23,11 @@ static int is_state(const char *f)
     return one_of(f, "o v_new u S map maps h h_out h_in h_back h_kept ht ot");
 }
 
-/* In GDN-2, `b` is a gate. So each number of gradient db, like each number of dbeta, is
+/* Without `a` (in GDN-2), `b` is a gate. So each number of gradient db, like each number of dbeta, is
  * one dot product with the state. */
 static int is_gate_b(const struct slice *s)
 {
-    return !strcmp(s->field->name, "db") && s->call->model == KCP_GDN2;
+    return !strcmp(s->field->name, "db") && !kcp_model_reads(s->call->model, "a");
 }
 
 static enum tolerance row_of(const struct slice *s, int is_M)
@@ -38,7 +38,7 @@ static enum tolerance row_of(const struct slice *s, int is_M)
         one_of(f, "dg dbeta dg_raw dbeta_raw dA_part ddt_part dA_log ddt_bias dspike "
                   "dalpha_base dbeta_base dW_alpha dw_beta")) return TOLERANCE_GATES;
     if (f[0] == 'd') return TOLERANCE_GRADIENTS;
-    if (!strncmp(s->stage->name, "08", 2)) return TOLERANCE_LAYER;
+    if (s->stage->facts & KCP_SAVES) return TOLERANCE_LAYER;
     return one_of(f, "g G beta rstd_q rstd_k") ? TOLERANCE_ACTIVATED : TOLERANCE_STATES;
 }
 
@@ -307,7 +307,7 @@ static double row_limit(const struct slice *s, const struct view *v, int64_t a,
                         double err)
 {
     const double tol = tolerance(s, v->is_M), all = fmax(size, own);
-    const int family = !strncmp(s->stage->name, "16", 2);
+    const int family = !(s->stage->facts & KCP_TAKES_LAYER);
     const double plain = (family || !s->moved ? 5 : 3) * tol;
     const double rises = limit_rises_by(s->judged, s->call);
     const double most = rises * (s->alike > 0 ? 5 * tol : plain);

@@ -28,7 +28,7 @@ struct kcp_call call_of(const struct kcp_stage *s, const struct kcase *k,
     c.NS = p->ctx[r].NS;
     c.NC = p->ctx[r].NC;
     if (s->ranks) c.T = p->ctx[r].end - p->ctx[r].begin;
-    else c.R = !strncmp(s->name, "07", 2) ? c.NS : 1;
+    else c.R = s->facts & KCP_FOLDS ? c.NS : 1;
     return c;
 }
 
@@ -110,7 +110,7 @@ static int outputs_of(struct tensor_set *want, const struct kcp_stage *s,
     case OF_SPIKE:
     case OF_FAMILY: return pipeline_one_rank(want, s, k, pass);
     case OF_LAYER: return pipeline_oracle(want, k, pass == KCP_BACKWARD ||
-                                       !strncmp(s->name, "13", 2));
+                                       s->facts & KCP_LOADS);
     default:
         c = call_of(s, k, p, 0, pass);
         return reference_run(want, s, &c);
@@ -389,7 +389,7 @@ const struct expected *expected_of(const struct kcp_stage *s, const struct kcase
 
 int has_backward(const struct kcp_stage *s)
 {
-    int backward = !strncmp(s->name, "07", 2);
+    int backward = (s->facts & KCP_FOLDS) != 0;
     for (int i = 0; i < s->nfields; i++) backward |= s->fields[i].io == KCP_BOUT;
     return backward;
 }

@@ -32,21 +32,21 @@ static void gates(struct tensor *t, const struct kcase *k, int width, double cen
 void family_draw(struct tensor_set *b, const struct kcase *k)
 {
     const struct kcp_call *c = &k->call;
-    add_decays(b, k, "g", KCP_ACC);
+    if (kcp_model_reads(c->model, "g")) add_decays(b, k, "g", KCP_ACC);
     add_states(b, k);
     add_rows(b, k, "q", "T H K", 1, 0);
     add_rows(b, k, "k", "T H K", 1, 1);
     add_normal(b, k, "v", "T HV V", KCP_ACTV, k->big ? 1e4 : 1);
     add_normal(b, k, "do_", "T HV V", KCP_ACTV, 1);
-    if (c->model != KCP_GLA)
+    if (kcp_model_reads(c->model, "b"))
         gates(tensor_add(b, "b", "T HV K", KCP_ACTV, c), k, c->K, mean_logit(k));
-    if (c->model == KCP_GDN2)
+    if (kcp_model_reads(c->model, "omega"))
         gates(tensor_add(b, "omega", "T HV V", KCP_ACTV, c), k, c->V, 0);
-    if (c->model != KCP_DPLR) return;
+    if (!kcp_model_reads(c->model, "a")) return;
     const struct tensor *a = add_rows(b, k, "a", "T HV K", 1, 1);
     const struct tensor *e = tensor_find(b, "b");
     for (int64_t i = 0; i < a->n; i++) {
-        ((double *)e->p)[i] *= ((double *)a->p)[i];
+        if (e) ((double *)e->p)[i] *= ((double *)a->p)[i];
         ((double *)a->p)[i] *= -1;
     }
 }

@@ -259,27 +259,30 @@ static void draw_conv(struct tensor_set *b, const struct kcase *k)
  * if they run on several ranks, and otherwise outputs of earlier chapters. */
 enum source source_of(const struct kcp_stage *s)
 {
-    if (!strncmp(s->name, "01", 2)) return OF_STEP;
-    if (!strncmp(s->name, "14", 2)) return OF_CONV;
-    if (!strncmp(s->name, "15", 2)) return OF_SPIKE;
+    if (s->facts & KCP_BY_TOKEN) return OF_STEP;
+    if (s->facts & KCP_CONVOLVES) return OF_CONV;
+    if (s->facts & KCP_SPIKES) return OF_SPIKE;
     if (s->oracle) return OF_FAMILY;
     return s->ranks ? OF_LAYER : OF_CHAPTERS;
 }
 
-/* Names of optional inputs that the functions above or family.c draw. */
+/* Names of inputs that the functions above or family.c draw. */
 static const char drawn[] = " A_log dt_bias h0 dht weight bias x0 dxt drop active o0 "
-                            "dot a b omega ";
+                            "dot g a b omega ";
 
-/* In cases with an even id, draws the optional inputs that `drawn` lacks, for stages
- * with several ranks, so that a new optional field needs no code here. */
+/* For stages with several ranks, draws the inputs that `drawn` lacks, so that a new
+ * field needs no code here: optional inputs, in cases with an even id, and inputs that
+ * only some models read. */
 static void draw_more(struct tensor_set *b, const struct kcase *k,
                       const struct kcp_stage *s)
 {
     char name[32];
-    for (int i = 0; i < s->nfields && s->ranks && k->id % 2 == 0; i++) {
+    for (int i = 0; i < s->nfields && s->ranks; i++) {
         const struct kcp_field *f = &s->fields[i];
+        const int here = f->when == KCP_BY_MODEL ? kcp_model_reads(k->call.model, f->name)
+                       : f->when == KCP_MAYBE && k->id % 2 == 0;
         snprintf(name, sizeof name, " %s ", f->name);
-        if (field_in(f) && f->when == KCP_MAYBE && !strstr(drawn, name))
+        if (field_in(f) && here && !strstr(drawn, name))
             add_normal(b, k, f->name, f->shape, f->store, 1);
     }
 }
@@ -299,14 +302,14 @@ int inputs_draw(struct tensor_set *b, const struct kcase *k, const struct kcp_st
 }
 
 /* Some words of a case's text have no effect in some stages: chapter 14 has no keys,
- * chapters 15 and 16 read gates after activation, and GLA has no beta. */
+ * chapters 15 and 16 read gates after activation, and GLA has neither beta nor b. */
 const char *inputs_ignore(const struct kcp_stage *s, const struct kcase *k)
 {
     const enum source from = source_of(s);
-    const int gla = from == OF_FAMILY && k->call.model == KCP_GLA;
+    const int beta = from != OF_FAMILY || kcp_model_reads(k->call.model, "b");
     const struct { const char *word; int is, reads; } words[] = {
         { "alike", k->alike > 0, from != OF_CONV },
-        { "exact", k->exact_beta, from != OF_CONV && !gla },
+        { "exact", k->exact_beta, from != OF_CONV && beta },
         { "null", k->null_rows, from != OF_CONV },
         { "plain", k->plain_rows, from != OF_CONV },
         { "steady", k->steady, from == OF_LAYER || from == OF_CHAPTERS },

@@ -93,15 +93,16 @@ int case_for_path(const struct kcp_stage *s, const char *kernel,
     int K[2], V[2], C[2] = { 64, 0 };
     const int nK = sizes_of(p->K, K), nV = sizes_of(p->V, V);
     if (strcmp(p->C, "any") && !strstr(p->C, "..")) sizes_of(p->C, C);
-    const int tries = 5 * MORE * HEADS * LENGTHS * nK * nV;
+    enum kcp_model models[KCP_MODELS];
+    const int nm = models_of(s, models);
+    const int tries = nm * MORE * HEADS * LENGTHS * nK * nV;
     for (int i = 0; i < tries; i++) {
         char words[300], why[160];
         int at = i;
-        const int m = at % 5, iK = (at /= 5) % nK, iV = (at /= nK) % nV;
+        const int m = models[at % nm], iK = (at /= nm) % nK, iV = (at /= nK) % nV;
         const int w = (at /= nV) % MORE, h = (at /= MORE) % HEADS, l = at / HEADS;
         if (K_required && K[iK] != K_required) continue;
-        if (strcmp(p->model, "any") && !strstr(p->model, model_name[m])) continue;
-        if (!strcmp(p->model, "gdn2 gla") && m == KCP_GDN) continue;
+        if (strcmp(p->model, "any") && !has_word(p->model, model_name[m], " ")) continue;
         if (o->ranks > 1 && !strstr(more[w], "R=")) continue;
         snprintf(words, sizeof words, "live %s H=%d HV=%d K=%d V=%d C=%d lengths=%s"
                  " l2norm beta=sigmoid gate=%s %s", model_name[m], heads[h][0],
@@ -113,7 +114,6 @@ int case_for_path(const struct kcp_stage *s, const char *kernel,
         if (needs_f32(p, "beta")) strcat(words, " beta=f32");
         if (case_parse(words, k, why, sizeof why)) continue;
         if (o->ranks && k->call.R != o->ranks && s->ranks) continue;
-        if (!strncmp(s->name, "16", 2) != (m >= KCP_DPLR)) continue;
         k->id = id;
         k->seed = o->seed * 1000003u + (unsigned)id;
         if (reaches(s, kernel, p, k, d)) return 1;

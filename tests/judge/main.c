@@ -168,10 +168,10 @@ static int case_fits(const struct kcase *k, const struct options *o)
 {
     const struct kcp_stage *s = stage_find(o->stage);
     char found[80], expected[80];
-    const int family = s && !strncmp(s->name, "16", 2), R = k->call.R;
-    snprintf(found, sizeof found, "%s", model_name[k->call.model]);
-    if (s && family != (k->call.model >= KCP_DPLR))
-        return bad("--case", found, family ? "dplr, gdn2 or gla" : "kda or gdn");
+    const int R = k->call.R;
+    if (s) models_text(s, " or ", expected, sizeof expected);
+    if (s && !has_word(expected, model_name[k->call.model], " "))
+        return bad("--case", model_name[k->call.model], expected);
     snprintf(found, sizeof found, "R=%d", R);
     snprintf(expected, sizeof expected, "R=%d, the number of ranks", o->ranks);
     const int other = s && s->ranks && o->ranks && R != o->ranks;
@@ -235,7 +235,7 @@ static int judge(struct command *x, const struct kcp_variant *mine)
     char why[160];
     int status = ranks_open(x->backend, o->only_device, &o->ranks);
     const struct kcp_stage *s = o->stage ? stage_find(o->stage) : NULL;
-    const int is_fold = s && !strncmp(s->name, "07", 2) && ranks_mine() >= 0;
+    const int is_fold = s && s->facts & KCP_FOLDS && ranks_mine() >= 0;
     if (is_fold && x->exchange < 0) x->exchange = 40;  /* stage 07 under a launcher */
     if (!status && s && !s->ranks && !is_fold && ranks_mine() >= 0) {
         status = 2;

@@ -58,7 +58,7 @@ int paths_of_case(const struct kcp_stage *s, const char *kernel,
                   const struct kcp_device *d, const struct kcp_path **out, int max)
 {
     struct kcp_plan *plan = case_plan(k, s->ranks ? k->call.R : 1);
-    const int back = !strncmp(s->name, "13", 2);
+    const int back = (s->facts & KCP_LOADS) != 0;
     const struct kcp_variant *v;
     int n = 0;
     for (int r = 0; plan && r < plan->R; r++) {
@@ -106,7 +106,7 @@ int paths_judged_by(const struct kcp_path *p, const char *stage)
 {
     const char *saved = strstr(p->condition, "saved");   /* not "!saved" or "!(saved" */
     const int kept = saved && (saved == p->condition || saved[-1] == ' ');
-    const char *by = kept && !strncmp(p->stage, "08", 2) ? "13_backward" : p->stage;
+    const char *by = kept && kcp_stage_is(p->stage, KCP_SAVES) ? "13_backward" : p->stage;
     return !strcmp(by, stage);
 }
 
@@ -225,9 +225,9 @@ static void print_cases(const struct kcp_path *p, const struct kcp_device *d,
     char printed[2][MOST_IDS] = { { 0 } };
     int found = print_cases_of(p, p->stage, p->kernel, d, o, printed[0], 0);
     const char *last = "";
-    for (int i = 0; i < kcp_npaths && !strcmp(p->stage, "08_forward"); i++) {
+    for (int i = 0; i < kcp_npaths && kcp_stage_is(p->stage, KCP_SAVES); i++) {
         const struct kcp_path *back = &kcp_paths[i];
-        if (strcmp(back->stage, "13_backward") || back->storage != p->storage ||
+        if (!kcp_stage_is(back->stage, KCP_LOADS) || back->storage != p->storage ||
             !strcmp(back->kernel, last)) continue;
         last = back->kernel;
         found = print_cases_of(p, back->stage, last, d, o, printed[1], found);

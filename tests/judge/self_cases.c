@@ -16,8 +16,10 @@ static int is(const struct kcp_stage *s, const char *numbers)
 
 static int is_model(const struct kcp_stage *s, int m)
 {
-    if (is(s, "16")) return m >= KCP_DPLR;
-    return m == KCP_KDA || (m == KCP_GDN && !is(s, "15"));
+    enum kcp_model models[KCP_MODELS];
+    int n = models_of(s, models);
+    while (n > 0 && (int)models[n - 1] != m) n--;
+    return n > 0;
 }
 
 static int words(struct kcp_report *rep)
@@ -121,7 +123,7 @@ static int crosses(struct kcp_report *rep)
     for (int i = 0; i < 8; i++) {
         const struct kcp_stage *s = stage_find(stages[i / 2]);
         const int wide = i % 2;
-        int n, alive[5][KCP_FORMS + 4] = { { 0 } }, kept = 0;   /* forms or sizes */
+        int n, alive[KCP_MODELS][KCP_FORMS + 4] = { { 0 } }, kept = 0;   /* forms or sizes */
         if (wide && is(s, "15")) continue;
         struct kcase *list = cases_anchors(s, wide, 1, 0, 0, &n);
         for (int j = 0; j < n; j++) {
@@ -133,7 +135,7 @@ static int crosses(struct kcp_report *rep)
             alive[c->model][at] = 1;
             kept |= reuses;
         }
-        for (int m = 0; m < 5; m++)
+        for (int m = 0; m < KCP_MODELS; m++)
             for (int at = 0; at < (wide ? 4 : KCP_FORMS) && is_model(s, m); at++)
                 EXPECT(rep, alive[m][at], "%s, %s, %s %d: no case has a state that "
                        "reaches the last rank", s->name, model_name[m],
@@ -227,13 +229,14 @@ static int unlike(struct kcp_report *rep)
 {
     static const char *const words[] = { "", "alike=0.9", "null", "plain", "big",
                                          "exact" };
-    for (int i = 0; i < 5 * kcp_nstages; i++) {
-        const struct kcp_stage *s = &kcp_stages[i / 5];
+    for (int i = 0; i < KCP_MODELS * kcp_nstages; i++) {
+        const struct kcp_stage *s = &kcp_stages[i / KCP_MODELS];
+        const int model = i % KCP_MODELS;
         uint64_t plain = 0;
-        for (int j = 0; j < 6 && is_model(s, i % 5); j++) {
+        for (int j = 0; j < 6 && is_model(s, model); j++) {
             char text[200];
             snprintf(text, sizeof text, "live %s HV=2 K=8 V=6 C=16 D=3 lengths=60 %s",
-                     model_name[i % 5], words[j]);
+                     model_name[model], words[j]);
             const uint64_t hash = hash_inputs(s, text);
             if (!j) plain = hash;
             EXPECT(rep, j ? hash != plain : hash > 0, "%s: '%s' changes no input",

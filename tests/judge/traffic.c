@@ -46,9 +46,8 @@ static struct kcp_traffic formula_of(const struct kcp_stage *stage,
                                      const struct rank_args *s,
                                      const struct kcp_call *c)
 {
-    const int is_15 = !strncmp(stage->name, "15", 2);
-    const int is_13 = !strncmp(stage->name, "13", 2);
-    const int diagonal = c->model == KCP_GLA && !is_15;
+    const int is_15 = stage->facts & KCP_SPIKES, is_13 = stage->facts & KCP_LOADS;
+    const int diagonal = kcp_models[c->model].map == KCP_DIAGONAL && !is_15;
     const int back = c->pass == KCP_BACKWARD;
     struct kcp_traffic sum = { 0 };
     if (!is_13) add_exchange(&sum, s, c, 0, diagonal);
@@ -63,9 +62,7 @@ static struct kcp_traffic formula_of(const struct kcp_stage *stage,
 
 int traffic_is_right(const struct trial *t, char *why, size_t n)
 {
-    const char *name = t->stage->name;
-    const int known = !strncmp(name, "08", 2) || !strncmp(name, "13", 2) ||
-                      !strncmp(name, "15", 2) || !strncmp(name, "16", 2);
+    const int known = t->stage->ranks && !(t->stage->facts & KCP_CONVOLVES);
     for (int r = 0; r < t->R && known; r++) {
         const struct rank_args *s = &t->rank[r];
         if (!s->n) continue;                       /* another process has this rank */

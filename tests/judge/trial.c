@@ -79,7 +79,7 @@ static const struct kcp_field forward_ht = { "ht", "N HV K V", KCP_OUT, KCP_ALWA
 const struct kcp_field *trial_field(const struct kcp_stage *s, int i)
 {
     if (i < s->nfields) return &s->fields[i];
-    if (strncmp(s->name, "13", 2)) return NULL;
+    if (!(s->facts & KCP_LOADS)) return NULL;
     if (i == s->nfields) return &forward_o;
     return i == s->nfields + 1 ? &forward_ht : NULL;
 }
@@ -152,7 +152,7 @@ static int rank_body(struct kcp_comm *comm, void *arg)
      * arrays are. */
     c->ops = s->ranks && s->id % 3 == 2 ? NULL : s->mem->mapops;
     c->plan = s->plan;
-    if (s->ranks && !strncmp(t->stage->name, "13", 2)) {
+    if (t->stage->facts & KCP_LOADS) {
         status = run_forward(s, t->variant);
         s->lacks_forward = status == KCP_NA;
         ((struct kcp_backward *)s->args)->saved = s->saved;
