@@ -2,7 +2,7 @@
 # --wrap redirects the names below to bench/text/trace.c, which times the calls.
 
 text_wrap := $(addprefix kcp_ref_,gate wy affine chunk chunk_backward wy_backward \
-               merge_backward conv) comm_moves
+               merge_backward conv)
 text_obj  := $(call obj,$(wildcard bench/text/*.c) $(base))
 
 # Writes the page's style sheets (book.css, then page.css) as one C string.

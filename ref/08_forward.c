@@ -81,8 +81,8 @@ static int carry(struct fore *x)
         .form = a->form, .blocks = a->blocks, .HV = a->HV, .K = a->K, .V = a->V,
         .plan = x->plan, .comm = a->comm, .ops = a->ops ? a->ops : &ref_mapops,
         .maps = x->maps, .states = x->states };
-    e.work = rank_zeros(&x->own, comm_moves.exchange_work(&e) / sizeof(double) + 1);
-    if (a->reuse_M && a->saved && comm_moves.exchange_kept(&e))
+    e.work = rank_zeros(&x->own, kcp_moves->exchange_work(&e) / sizeof(double) + 1);
+    if (a->reuse_M && a->saved && kcp_moves->exchange_kept(&e))
         e.kept = kcp_saved_at(a->saved, "kept");
     if (x->own.full)
         return KCP_NO_MEMORY;
@@ -98,7 +98,7 @@ static int carry(struct fore *x)
     if (status)
         return status;
     memcpy(x->states, x->h_start, a->NS * KV * sizeof *x->states);
-    return comm_moves.exchange_run(&e);
+    return kcp_moves->exchange_run(&e);
     //< carry
 }
 

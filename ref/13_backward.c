@@ -128,8 +128,8 @@ static int carry(struct backward_rank *x)
         .HV = a->HV, .K = a->K, .V = a->V, .plan = x->plan, .comm = a->comm,
         .ops = a->ops ? a->ops : &ref_mapops, .maps = m.dmap, .states = x->states,
     };
-    const size_t kept = a->reuse_M ? comm_moves.exchange_kept(&e) : 0;
-    const size_t work = comm_moves.exchange_work(&e);
+    const size_t kept = a->reuse_M ? kcp_moves->exchange_kept(&e) : 0;
+    const size_t work = kcp_moves->exchange_work(&e);
     e.kept = rank_zeros(&x->own, kept / sizeof(double) + 1);
     e.work = rank_zeros(&x->own, work / sizeof(double) + 1);
     if (x->own.full)
@@ -144,7 +144,7 @@ static int carry(struct backward_rank *x)
         want[s] = kcp_plan_want(x->plan, x->plan->ctx[a->r].seg0 + s, 1);
     rank_enter(a, 1, a->dht, x->states);
     status = ref_merge_backward(&m);
-    return status ? status : comm_moves.exchange_run(&e);
+    return status ? status : kcp_moves->exchange_run(&e);
     //< carry
 }
 
@@ -194,9 +194,9 @@ static int parameters(struct backward_rank *x)
     const struct kcp_call *call = (const struct kcp_call *)a;
     int status = KCP_OK;
     if (a->dA_log)
-        status = comm_moves.parameter_sum(call, x->dA_part, a->HV, a->dA_log);
+        status = kcp_moves->parameter_sum(call, x->dA_part, a->HV, a->dA_log);
     if (!status && a->ddt_bias)
-        status = comm_moves.parameter_sum(call, x->ddt_part, (int64_t)a->HV * a->KG,
+        status = kcp_moves->parameter_sum(call, x->ddt_part, (int64_t)a->HV * a->KG,
                                    a->ddt_bias);
     return status;
 }

@@ -43,8 +43,8 @@ static struct around around(const struct kcp_conv *a, int s)
     z.first = p->cu_seqlens[g->n] + to_local;
     z.end = p->cu_seqlens[g->n + 1] + to_local;
     z.start = z.first - (a->x0 ? a->Wc - 1 : 0);
-    z.low_at = comm_moves.halo_at(&before, a->r, i + 1) - z.low;
-    z.high_at = comm_moves.halo_at(&after, a->r, j) - z.high;
+    z.low_at = kcp_moves->halo_at(&before, a->r, i + 1) - z.low;
+    z.high_at = kcp_moves->halo_at(&after, a->r, j) - z.high;
     return z;
 }
 
@@ -187,7 +187,7 @@ static int into_weight(const struct kcp_conv *a, const struct rows *x,
             }
         }
     }
-    const int status = comm_moves.parameter_sum((const struct kcp_call *)a, part, n,
+    const int status = kcp_moves->parameter_sum((const struct kcp_call *)a, part, n,
                                                 sum);
     if (!status && a->dweight)
         memcpy(a->dweight, sum, sizeof *sum * D * Wc);
@@ -202,14 +202,14 @@ static int backward(const struct kcp_conv *a, const struct rows *x, const double
 {
     const struct kcp_halo h = { .plan = a->plan, .comm = a->comm, .reach = a->Wc - 1,
                                 .backward = 1, .row_bytes = sizeof(double) * a->D };
-    const int64_t na = comm_moves.halo_rows(&h, a->r);
+    const int64_t na = kcp_moves->halo_rows(&h, a->r);
     double *dpre = malloc(sizeof *dpre * ((a->T + na) * a->D + 1));
     if (!dpre)
         return KCP_NO_MEMORY;
     const struct rows dp = { NULL, dpre, dpre + a->T * a->D, NULL, a->D };
 
     through_act(a, x, w, dpre);
-    int status = comm_moves.halo_run(&h, dpre, dpre + a->T * a->D);
+    int status = kcp_moves->halo_run(&h, dpre, dpre + a->T * a->D);
     for (int s = 0; !status && s < a->NS; s++)
         into_x(a, &dp, s, w);
     if (!status && a->dx0)
@@ -236,7 +236,7 @@ static int bring(const struct kcp_conv *a, const void *own, int backward, double
     if (!*all)
         return KCP_NO_MEMORY;
     memcpy(*all, own, bytes);
-    return comm_moves.halo_states(&h, *all);
+    return kcp_moves->halo_states(&h, *all);
 }
 
 /* Runs the pass a->pass. Both passes receive rows of earlier ranks in `before`. */
@@ -249,7 +249,7 @@ static int walk(struct kcp_conv *a, const double *w, double *before)
     if (!status && a->pass == KCP_BACKWARD)
         status = bring(a, a->dxt, 1, &dxt);
     if (!status)
-        status = comm_moves.halo_run(&h, a->x, before);
+        status = kcp_moves->halo_run(&h, a->x, before);
     a->x0 = x0;
     a->dxt = dxt;
     const struct rows x = { before, a->x, NULL, x0, a->D };
@@ -272,7 +272,7 @@ int ref_conv(struct kcp_conv *a)
         b.bias = NULL; b.dweight = NULL; b.dbias = NULL;
     }
     const struct kcp_halo h = { .plan = b.plan, .reach = b.Wc - 1 };
-    double *before = malloc(sizeof *before * (comm_moves.halo_rows(&h, b.r) * b.D + 1));
+    double *before = malloc(sizeof *before * (kcp_moves->halo_rows(&h, b.r) * b.D + 1));
     double *w = malloc(sizeof *w * b.D * b.Wc);
     int status = before && w ? KCP_OK : KCP_NO_MEMORY;
     for (int64_t i = 0; !status && b.T && i < (int64_t)b.D * b.Wc; i++)

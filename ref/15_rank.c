@@ -76,13 +76,13 @@ static int carry(struct spike_rank *x, int backward, double *states)
         .K = a->K, .V = a->V, .plan = x->plan, .comm = a->comm, .ops = x->ops,
         .maps = x->maps, .states = states };
     int status = KCP_OK;
-    e.work = rank_zeros(&x->own, comm_moves.exchange_work(&e) / sizeof(double) + 1);
+    e.work = rank_zeros(&x->own, kcp_moves->exchange_work(&e) / sizeof(double) + 1);
     if (x->own.full)
         return KCP_NO_MEMORY;
     rank_enter(a, backward, backward ? a->dht : a->h0, states);
     for (int s = 0; s < a->NS && !status; s++)
         status = map_of(x, s, backward, states);
-    return status ? status : comm_moves.exchange_run(&e);
+    return status ? status : kcp_moves->exchange_run(&e);
 }
 
 /* Computes, for backward, the state at the start of every tile, in token order. */
@@ -116,7 +116,7 @@ static int into_weights(struct spike_rank *x)
     const struct kcp_scan *a = x->a;
     const int64_t W = (int64_t)a->HV * a->K * a->D, w = (int64_t)a->HV * a->D;
     double *sum = x->part + a->NS * (W + w);
-    const int status = comm_moves.parameter_sum((const struct kcp_call *)a, x->part,
+    const int status = kcp_moves->parameter_sum((const struct kcp_call *)a, x->part,
                                                 W + w, sum);
     if (a->dW_alpha)
         memcpy(a->dW_alpha, sum, sizeof *sum * W);

@@ -47,7 +47,7 @@ static int carry(struct family_rank *x, int backward, double *states)
         .form = a->form, .backward = backward, .blocks = a->blocks, .HV = a->HV,
         .K = a->K, .V = a->V, .plan = x->plan, .comm = a->comm,
         .ops = diagonal ? ops->diagonal : ops, .maps = x->maps, .states = states };
-    e.work = rank_zeros(&x->own, comm_moves.exchange_work(&e) / sizeof(double) + 1);
+    e.work = rank_zeros(&x->own, kcp_moves->exchange_work(&e) / sizeof(double) + 1);
     if (x->own.full)
         return KCP_NO_MEMORY;
     for (int s = 0; s < a->NS; s++)
@@ -65,7 +65,7 @@ static int carry(struct family_rank *x, int backward, double *states)
     }
     if (diagonal)
         family_diagonal(a->NS, a->HV, a->K, a->V, x->maps);
-    return status ? status : comm_moves.exchange_run(&e);
+    return status ? status : kcp_moves->exchange_run(&e);
 }
 
 /* Computes the segments' initial states by the exchange. If h_kept is not NULL, forward

@@ -73,12 +73,6 @@ const char *kcp_why_or(const char *name);
 /* Sends one line to the function that kcp_notices has set. */
 void kcp_notice(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Runs n calls (2 to KCP_CONVS) of kernel v2_tokens (cuda/14_conv/v2_tokens.cu) with
- * one launch of the main kernel. All calls have the same plan, pass and stream. Returns
- * KCP_NA, before any work, if the calls cannot share a launch. The function's address
- * is NULL in a build without CUDA. */
-int cuda_convs(void *const *args, int n) __attribute__((weak));
-
 /* agree.c: compares the calls of all ranks. If two ranks' calls differ, returns
  * KCP_MISMATCH on every rank, and kcp_why() names the value that differs. */
 int kcp_agree(const struct kcp_stage *stage, const void *args);

@@ -309,6 +309,9 @@ struct kcp_variant {
     int types;                       /* 1: run() supports every g_type and beta_type;
                                         0: g_raw and beta_raw must have q_raw's type.
                                         For kernels in the table of paths, see there */
+    /* Runs n calls with the same plan, pass and stream with one launch. Returns KCP_NA,
+     * before any work, if the calls cannot share a launch. NULL: call run() n times. */
+    int (*run_many)(void *const *args, int n);
 };
 
 /* A variant, and a function that checks the call (checked.c) and runs the variant. */

@@ -1,7 +1,11 @@
-/* moves.h -- the table of functions by which the references call comm/.
+/* moves.h -- the tables of functions by which ref/ calls comm/ and cuda/.
  *
  * Book: chapter 07.  Checked by: every stage over ranks; tests/cli/house.sh.
- * Next: comm/form/exchange.c, which has the table. */
+ * Next: comm/form/exchange.c and cuda/host/device.cu, which have the tables.
+ *
+ * A constructor of comm/ and one of cuda/ set the pointers before main() starts, so ref/
+ * names nothing of these folders. If a folder is not linked, its pointer is NULL. Then
+ * kcp_begin rejects stages with ranks, or no GPU is found. */
 #ifndef KCP_MOVES_H
 #define KCP_MOVES_H
 
@@ -19,8 +23,23 @@ struct moves {
     int (*parameter_sum)(const struct kcp_call *c, const double *part, int64_t n,
                          double *sum);
 };
-/* If comm/ is not linked, &comm_moves is NULL, and kcp_begin rejects stages with
- * ranks. */
-extern const struct moves comm_moves __attribute__((weak, visibility("hidden")));
+struct kcp_device;
+struct kcp_hops;
+struct gpu {
+    int (*device_here)(struct kcp_device *d);  /* core/paths.h: kcp_device_here */
+    const struct kcp_mapops *mapops;
+    const struct kcp_hops *hops;               /* core/window.h */
+};
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+#pragma GCC visibility push(hidden)
+extern const struct moves *kcp_moves;
+extern const struct gpu *kcp_gpu;
+#pragma GCC visibility pop
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -188,5 +188,6 @@ static int kcp_text(int argc, char **argv)
 int main(int argc, char **argv)
 {
     print_notices();
+    trace_exchanges();
     return finish_stdout("kcp-text", kcp_text(argc, argv));
 }

@@ -97,6 +97,7 @@ int oracle_layer(struct rank *a, enum kcp_pass pass);      /* oracle.c */
 double seconds(void);
 /* Records this thread's events in `lane` from now on. Returns the previous lane. */
 struct lane *trace_on(struct lane *lane, double start);
+void trace_exchanges(void);                    /* before the first exchange */
 void   trace_mark(enum mark mark, int back, double from, double busy_from);
 void   traffic_add(struct kcp_traffic *sum, struct kcp_traffic more);
 double busy_seconds(void);                              /* of this thread */

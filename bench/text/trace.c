@@ -91,8 +91,11 @@ static int exchange_run(const struct kcp_exchange *x)
     return status;
 }
 
-/* Replaces comm_moves, the table by which the references call comm/. */
-extern const struct moves __wrap_comm_moves;
-const struct moves __wrap_comm_moves = {
-    exchange_run, kcp_exchange_work, kcp_exchange_kept, kcp_halo_rows, kcp_halo_at,
-    kcp_halo_run, kcp_halo_states, kcp_parameter_sum };
+/* Replaces the function by which the references run an exchange. */
+void trace_exchanges(void)
+{
+    static struct moves traced;
+    traced = *kcp_moves;
+    traced.exchange_run = exchange_run;
+    kcp_moves = &traced;
+}

@@ -12,6 +12,7 @@
 #include "exchange.h"
 
 #include "core/window.h"
+#include "moves.h"
 
 static int hop(const struct fold *f, int p, int from, int to)
 {
@@ -19,7 +20,7 @@ static int hop(const struct fold *f, int p, int from, int to)
     const int first = fold_starts(f, fold_segment(f, p));
     x->comm->traffic.messages += to >= 0;
     x->comm->traffic.bytes += to >= 0 ? (int64_t)f->state : 0;
-    return cuda_hops.hop(x->HV, x->K, x->V, fold_map(f, p), x->backward, first,
+    return kcp_gpu->hops->hop(x->HV, x->K, x->V, fold_map(f, p), x->backward, first,
                          fold_state(f, p), x->comm->window, from, to, x->stream);
 }
 
@@ -65,8 +66,8 @@ int chain_window_fits(const struct fold *f)
 {
     const struct kcp_exchange *x = f->x;
     const struct kcp_window *w = x->comm->window;
-    if (!w || !&cuda_hops || x->ops != cuda_hops.of || x->plan->scattered)
+    if (!w || !kcp_gpu || x->ops != kcp_gpu->hops->of || x->plan->scattered)
         return 0;
-    const int blocks = cuda_hops.blocks(x->HV, x->K, x->V);
+    const int blocks = kcp_gpu->hops->blocks(x->HV, x->K, x->V);
     return blocks > 0 && blocks <= w->blocks;
 }

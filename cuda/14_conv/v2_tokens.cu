@@ -522,7 +522,7 @@ static int run(void *args)
 // Returns KCP_NA for backward over several ranks: the caller then runs the calls one by
 // one. A common launch sends the halos of all calls before all sums. A rank with
 // unaligned arrays runs calls one by one, so the order of its messages would differ.
-int cuda_convs(void *const *args, int n)
+static int run_many(void *const *args, int n)
 {
     const struct kcp_call *c = (const struct kcp_call *)args[0];
     if (c->pass == KCP_BACKWARD && c->R > 1) return KCP_NA;
@@ -538,4 +538,5 @@ static size_t work(const void *args)
 
 KCP_VARIANT(conv_v2_tokens) = {
     "14_conv", "v2_tokens", "a thread computes 2 or 4 channels of adjacent tokens",
-    KCP_BF16, KCP_DEVICE, "D a multiple of 8, Wc up to 4", run, work };
+    KCP_BF16, KCP_DEVICE, "D a multiple of 8, Wc up to 4", run, work, 0,
+    run_many };

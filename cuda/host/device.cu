@@ -1,7 +1,9 @@
-// device.cu -- properties of a GPU: architecture, SMs, shared memory.
+// device.cu -- what cuda/ offers to ref/: properties of a GPU, operations on maps.
 // Book: chapter 08, "Paths".  Checked by: tests/08_forward/paths.c.
 // Next: ../../ref/core/paths.c.
 #include "core/paths.h"
+#include "moves.h"
+#include "mapops.cuh"
 #include <cuda_runtime.h>
 
 // The device can load has_code only if the program contains code for this device.
@@ -26,7 +28,7 @@ static int query_device(int device, struct kcp_device *d)
 }
 
 // Returns properties of the calling thread's device, and queries each device only once.
-extern "C" int cuda_device_here(struct kcp_device *d)
+static int device_here(struct kcp_device *d)
 {
     static struct kcp_device known[DEVICES];
     static int queried[DEVICES];
@@ -46,3 +48,6 @@ extern "C" int cuda_device_here(struct kcp_device *d)
     *d = known[device];
     return KCP_OK;
 }
+
+static const struct gpu offered = { device_here, &cuda_mapops, &cuda_hops };
+__attribute__((constructor)) static void offer(void) { kcp_gpu = &offered; }

@@ -5,13 +5,15 @@
 #ifndef KCP_MAPOPS_CUH
 #define KCP_MAPOPS_CUH
 
-#include "kcp.h"
+#include "core/window.h"
 
 #ifdef __cplusplus
-extern "C"
-#else
-extern
+extern "C" {
 #endif
-const struct kcp_mapops cuda_mapops;      /* device pointers, elem 4 */
+extern const struct kcp_mapops cuda_mapops;    /* device pointers, elem 4 */
+extern const struct kcp_hops cuda_hops;
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -346,7 +346,7 @@ int kcp_begin(const char *stage, enum kcp_where where, const void *args,
     if (inside) return KCP_OK;
     if (!c) return kcp_refuse(KCP_BAD, "%s: there are no arguments", stage);
     why[0] = 0;
-    if (s->ranks && !&comm_moves)
+    if (s->ranks && !kcp_moves)
         return kcp_refuse(KCP_BAD, "%s: comm/ is not linked", stage);
     const int refused = check(s, where, args, may_lack);
     if (refused && s->ranks && c->comm && c->comm->fail)

@@ -8,14 +8,12 @@
  * table, starting at the first row of the named kernel, for a row that supports the
  * call, and runs that row's kernel. A call is checked before it queues work. */
 #include "checked.h"
+#include "moves.h"
 #include "paths.h"
 #include "ref.h"
 
 #include <stdio.h>
 #include <string.h>
-
-/* Defined in cuda/07_merge/mapops.cu; the address is NULL in a build without CUDA. */
-extern const struct kcp_mapops cuda_mapops __attribute__((weak));
 
 static int run_forward(void *a) { return ref_forward(a); }
 static int run_backward(void *a) { return ref_backward(a); }
@@ -94,7 +92,8 @@ int kcp_layer_gpu(struct kcp_layer *layer, enum kcp_storage storage, const char 
     const int format = fw ? kcp_path_format(fw->stage, fw->name) : 0;
     const struct kcp_variant *bw = first("13_backward", storage, name, format, NULL);
     if (!bw || !name) bw = first("13_backward", storage, NULL, format, name ? NULL : d);
-    *layer = (struct kcp_layer){ storage, KCP_DEVICE, &cuda_mapops, fw, bw,
+    *layer = (struct kcp_layer){ storage, KCP_DEVICE,
+                                 kcp_gpu ? kcp_gpu->mapops : NULL, fw, bw,
                                  first("14_conv", storage, NULL, 0, NULL),
                                  first("16_family", storage, NULL, 0, NULL),
                                  first("15_scan", storage, NULL, 0, NULL) };
@@ -344,8 +343,7 @@ static int run_calls(const struct kcp_layer *layer, const struct kcp_variant *v,
                      void *const *args, int n, char *none, size_t size)
 {
     int status = KCP_NA;
-    if (n > 1 && &cuda_convs && !strcmp(v->name, "v2_tokens"))
-        status = cuda_convs(args, n);
+    if (n > 1 && v->run_many) status = v->run_many(args, n);
     if (status != KCP_NA) return status;
     status = KCP_OK;
     for (int i = 0; i < n && !status; i++)

@@ -5,6 +5,7 @@
  * A row's condition is C code, which function `holds` evaluates and kcp-check --paths
  * prints. */
 #include "checked.h"
+#include "moves.h"
 #include "paths.h"
 #include "split.h"
 
@@ -112,10 +113,7 @@ int kcp_path_word(const struct kcp_path *p, const char *key, char *out, size_t n
     return 0;
 }
 
-/* ---- the device
- *
- * Defined in cuda/host/device.cu; the address is NULL in a build without CUDA. */
-extern int cuda_device_here(struct kcp_device *d) __attribute__((weak));
+/* ---- the device */
 
 /* Returns 90 for "sm_90a", 80 for "sm_80+", 0 for text that is not an architecture. */
 static int arch_number(const char *text)
@@ -152,7 +150,7 @@ int kcp_device_here(struct kcp_device *d)
 {
     const int forced = arch_forced();
     if (forced < 0) return KCP_BAD;
-    const int status = cuda_device_here ? cuda_device_here(d) : KCP_NA;
+    const int status = kcp_gpu ? kcp_gpu->device_here(d) : KCP_NA;
     if (!status && forced) d->arch = forced;
     return status;
 }

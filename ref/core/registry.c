@@ -1,7 +1,11 @@
 /* registry.c -- the tables of stages and of models, and the names of exchange forms.
  *
  * Book: chapter 00.  Checked by: tests/judge/self_cases.c.  Next: ref/01_step.c. */
+#include "moves.h"
 #include "ref.h"
+
+const struct moves *kcp_moves;
+const struct gpu *kcp_gpu;
 
 #define FORM_NAME(number, name) #name,
 const char *const kcp_form_names[KCP_FORMS] = { KCP_FORM_LIST(FORM_NAME) };

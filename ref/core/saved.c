@@ -93,7 +93,7 @@ static int64_t exchange_bytes(const struct kcp_call *a)
         .HV = a->HV, .K = a->K, .V = a->V, .plan = a->plan, .comm = a->comm,
         .ops = a->ops, .stream = a->stream,
     };
-    return (int64_t)comm_moves.exchange_kept(&x);
+    return (int64_t)kcp_moves->exchange_kept(&x);
 }
 
 /* Fills the header of a block for this call: sizes, then name, offset and bytes of

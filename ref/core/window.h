@@ -33,14 +33,6 @@ struct kcp_hops {
                const struct kcp_window *w, int from, int to, struct CUstream_st *);
     int (*blocks)(int HV, int K, int V);       /* pieces; 0: not supported */
 };
-#ifdef __cplusplus
-extern "C" {
-#endif
-/* Defined in cuda/07_merge/hops.cu; the address is NULL in a build without CUDA. */
-extern const struct kcp_hops cuda_hops __attribute__((weak));
-#ifdef __cplusplus
-}
-#endif
 
 #ifdef __CUDACC__
 #define KCP_ANYWHERE static __host__ __device__ inline

@@ -9,6 +9,7 @@
 
 #ifdef KCP_WITH_CUDA
 #include "core/window.h"
+#include "moves.h"
 #include <cuda_runtime_api.h>
 #include <stdlib.h>
 #include <string.h>
@@ -107,7 +108,7 @@ static int fill(struct two *x)
 static int go(struct two *x, int r, int from, int to, int first)
 {
     const struct shape *s = &x->s;
-    return cuda_hops.hop(s->HV, s->K, s->V, x->map[r], s->backward, first, x->S[r],
+    return kcp_gpu->hops->hop(s->HV, s->K, s->V, x->map[r], s->backward, first, x->S[r],
                          &x->w[r], from, to, x->stream[r]);
 }
 

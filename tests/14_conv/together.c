@@ -33,7 +33,8 @@ static int check_rules(const struct job *x, struct kcp_conv **c)
 {
     void *const args[KCP_CONVS] = { c[0], c[1], c[2] }, *const work = c[2]->work;
     const int many = c[0]->R > 1, n_a = many && c[0]->pass == KCP_BACKWARD;
-    if (x->mem->is_far && cuda_convs(args, KCP_CONVS) != (n_a ? KCP_NA : KCP_OK))
+    if (x->mem->is_far &&
+        x->layer.conv->run_many(args, KCP_CONVS) != (n_a ? KCP_NA : KCP_OK))
         return KCP_MISMATCH;
     c[2]->work = c[0]->work;
     const int bad = many || kcp_layer_convs(&x->layer, c, KCP_CONVS) == KCP_BAD;

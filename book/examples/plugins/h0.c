@@ -20,6 +20,7 @@ static int run(void *args)
     memcpy(a->h_back, a->h_kept_in, state);
     return KCP_OK;
 }
-static const struct kcp_variant mine = { "12_h0", "from_c", "copies", KCP_F64, KCP_HOST,
-                                         "any shape", run, NULL };
+static const struct kcp_variant mine = { .stage = "12_h0", .name = "from_c",
+    .why = "copies", .storage = KCP_F64, .where = KCP_HOST, .shapes = "any shape",
+    .run = run };
 const struct kcp_variant *const kcp_variant = &mine;
