@@ -4,12 +4,12 @@
 // open one, N, NS, NC, R, r, H, HV, K, V, C, KG, D, Wc, model, pass and so on.
 use std::{os::raw::c_char, ptr::{copy, null, write_bytes}};
 #[repr(C)] pub struct H0 {
-    t: i64, n: [i32; 28], rest: [usize; 8], h_in: *const f64, h_start: *const f64,
+    t: i64, n: [i32; 30], rest: [usize; 8], h_in: *const f64, h_start: *const f64,
     kept: *mut f64, kept_in: *const f64, back: *mut f64 }
 #[repr(C)]
 pub struct Variant {
     words: [*const c_char; 3], storage: i32, place: i32, shapes: *const c_char,
-    run: extern "C" fn(&H0) -> i32, work: usize }
+    run: extern "C" fn(&H0) -> i32, work: usize, types: i32, run_many: usize }
 unsafe impl Sync for Variant {}
 extern "C" fn run(a: &H0) -> i32 {
     let (ns, state) = (a.n[1] as usize, (a.n[6] * a.n[7] * a.n[8]) as usize);
@@ -26,4 +26,4 @@ const fn c(s: &str) -> *const c_char { s.as_ptr() as *const c_char }
 #[no_mangle]
 pub static kcp_variant: &Variant = &Variant {
     words: [c("12_h0\0"), c("from_rust\0"), c("copies\0")], storage: 0, place: 0,
-    shapes: c("any shape\0"), run, work: 0 };
+    shapes: c("any shape\0"), run, work: 0, types: 0, run_many: 0 };
