@@ -25,7 +25,8 @@ static int local(struct family_rank *x)
     memcpy(&gate, a, sizeof(struct kcp_call));
     gate.KG = a->K; gate.gate = KCP_GATE_RAW; gate.pass = KCP_FORWARD;
     gate.cu = a->cu; gate.cn = a->cn; gate.sc = a->sc;
-    gate.g_raw = a->g ? a->g : rank_zeros(&x->own, a->T * row); gate.g = rank_zeros(&x->own, a->T * row); gate.G = x->G_t;
+    gate.g_raw = a->g ? a->g : rank_zeros(&x->own, a->T * row);
+    gate.g = rank_zeros(&x->own, a->T * row); gate.G = x->G_t;
     const int status = x->own.full ? KCP_NO_MEMORY : ref_gate(&gate);
     if (status)
         return status;

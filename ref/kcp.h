@@ -53,7 +53,7 @@ size_t kcp_struct_size(const char *name);
 int    kcp_struct_member(const char *of, const char *name, size_t *at, char *kind);
 int    kcp_enum_value(const char *name, int *value);
 
-/* The models KCP_KDA, KCP_GDN, ...: models.def describes the columns of kcp_models[]. */
+/* The models KCP_KDA, KCP_GDN, ..: models.def describes the columns of kcp_models[]. */
 #include "models.def"
 #define KCP_MODEL_NUMBER(NAME, ...) KCP_##NAME,
 enum kcp_model { KCP_MODEL_LIST(KCP_MODEL_NUMBER) };

@@ -3,8 +3,8 @@
  * Book: chapter 07.  Checked by: every stage over ranks; tests/cli/house.sh.
  * Next: comm/form/exchange.c and cuda/host/device.cu, which have the tables.
  *
- * A constructor of comm/ and one of cuda/ set the pointers before main() starts, so ref/
- * names nothing of these folders. If a folder is not linked, its pointer is NULL. Then
+ * Constructors of comm/ and cuda/ set the pointers before main() starts, so ref/ names
+ * nothing of these folders. If a folder is not linked, its pointer is NULL. Then
  * kcp_begin rejects stages with ranks, or no GPU is found. */
 #ifndef KCP_MOVES_H
 #define KCP_MOVES_H

@@ -126,8 +126,9 @@ static inline void made_call(struct made_call *m, const struct kcp_stage *stage,
     memset(m, 0, sizeof *m);
     m->stage = stage;
     *c = (struct kcp_call){ .T = 20, .N = 1, .NS = 1, .NC = 3, .R = 1, .H = 1, .HV = 2,
-        .K = 3, .V = 2, .C = 8, .KG = model == KCP_GDN ? 1 : 3, .D = 2, .Wc = 3,
-        .model = model, .pass = pass, .scale = 0.5, .lower_bound = -1,
+        .K = 3, .V = 2, .C = 8, .D = 2, .Wc = 3,
+        .KG = kcp_models[model].gates == KCP_HEAD ? 1 : 3, .model = model,
+        .pass = pass, .scale = 0.5, .lower_bound = -1,
         .part = atoi(stage->name) == 9 ? KCP_LOCAL | KCP_REVERSE : 0 };
     if (atoi(stage->name) == 7) c->R = 3;
     if (plan) {

@@ -172,6 +172,6 @@ int bench_selects(const struct bench *b, const struct kcp_stage *st)
 {
     const char two[] = { st->name[0], st->name[1], 0 };
     if (b->stages) return strstr(b->stages, two) != NULL;
-    if (kcp_models[b->call.model].kind == KCP_FAMILY) return (st->facts & KCP_KEEPS) != 0;
-    return atoi(two) < 15;
+    const int family = kcp_models[b->call.model].kind == KCP_FAMILY;
+    return family ? (st->facts & KCP_KEEPS) != 0 : atoi(two) < 15;
 }

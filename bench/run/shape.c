@@ -52,10 +52,11 @@ int sizes_bind(struct kcp_call *z, const char *shape, int nd, const int64_t *dim
                char *expected, size_t n)
 {
     struct kcp_call y = *z;
+    const int per_channel = kcp_models[y.model].gates == KCP_CHANNEL;
     int d = 0, fits = 1;
     for (const char *s = shape; *s && fits; d++) {
         const size_t m = strcspn(s, " ");
-        const int is_K = m == 2 && !memcmp(s, "KG", 2) && kcp_models[y.model].gates == KCP_CHANNEL;
+        const int is_K = m == 2 && !memcmp(s, "KG", 2) && per_channel;
         fits = d < nd && bind(&y, is_K ? "K" : s, is_K ? 1 : m, dim[d]);
         s += m + (s[m] == ' ');
     }
@@ -66,7 +67,7 @@ int sizes_bind(struct kcp_call *z, const char *shape, int nd, const int64_t *dim
                      ", sizes of 1 or more");
         return -1;
     }
-    if (kcp_models[y.model].gates == KCP_CHANNEL)
+    if (per_channel)
         y.KG = y.K;
     *z = y;
     return 0;

@@ -115,8 +115,8 @@ static void list_models(const struct kcp_stage *s, char *out, size_t n)
     out[0] = 0;
     for (int m = 0; m < KCP_MODELS; m++) {
         const size_t used = strlen(out);
-        if (kcp_stage_takes(s, m))
-            snprintf(out + used, n - used, "%s%s", used ? ", " : "", kcp_models[m].name);
+        if (!kcp_stage_takes(s, m)) continue;
+        snprintf(out + used, n - used, "%s%s", used ? ", " : "", kcp_models[m].name);
     }
 }
 

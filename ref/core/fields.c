@@ -130,8 +130,8 @@ int64_t kcp_field_numbers(const struct kcp_call *c, const struct kcp_field *f)
 /* ---- models */
 int kcp_model_reads(enum kcp_model model, const char *name)
 {
-    const char *reads = kcp_models[model].reads;
-    return has_word(reads, name, " ") || (*name == 'd' && has_word(reads, name + 1, " "));
+    const char *all = kcp_models[model].reads;
+    return has_word(all, name, " ") || (*name == 'd' && has_word(all, name + 1, " "));
 }
 
 int kcp_stage_takes(const struct kcp_stage *s, enum kcp_model model)

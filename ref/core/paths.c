@@ -172,7 +172,8 @@ static int in_set(const char *set, int64_t x)
 static int takes_model(const char *set, int model)
 {
     if (!strcmp(set, "any")) return 1;
-    return model >= 0 && model < KCP_MODELS && has_word(set, kcp_models[model].name, " ");
+    if (model < 0 || model >= KCP_MODELS) return 0;
+    return has_word(set, kcp_models[model].name, " ");
 }
 
 /* ---- facts */

@@ -31,7 +31,7 @@ static void fix_save(struct asked *x) { x->call.save = KCP_RECOMPUTE; }
 static void fix_K(struct asked *x)
 {
     x->call.K = x->call.K <= 64 ? 64 : 128;
-    if (x->call.model != KCP_GDN) x->call.KG = x->call.K;
+    x->call.KG = kcp_gates_of(&x->call);
 }
 
 static void fix_V(struct asked *x) { x->call.V = x->call.K <= 64 ? 64 : 128; }

@@ -43,7 +43,7 @@ calls() {
     find "$B/comm" "$B/cuda" -name '*.o' | xargs nm -g --defined-only |
         awk 'NF == 3 { print $3 }' | sort -u >"$W/beyond"
     find "$B/ref" "$B/comm" -name '*.o' | xargs nm -u | awk '
-        $1 ~ /[wv]/ && $2 !~ /^__(start|stop)_kcp_/ { print $2 ": a weak symbol" }'
+        $1 ~ /^[wv]$/ && $2 !~ /^__(start|stop)_kcp_/ { print $2 ": a weak symbol" }'
     find "$B/ref" -name '*.o' | xargs nm -u | awk 'NF == 2 { print $2 }' | sort -u |
         comm -12 - "$W/beyond" | sed 's/$/: ref\/ calls it by name, comm\/ or cuda\/ has it/'
 }

@@ -81,7 +81,8 @@ int models_of(const struct kcp_stage *s, enum kcp_model *out)
     const int layer = s->facts & KCP_TAKES_LAYER;
     int n = 0;
     for (int m = 0; m < (s->facts & KCP_SPIKES ? 1 : KCP_MODELS); m++)
-        if (layer ? kcp_models[m].kind == KCP_LAYER : kcp_stage_takes(s, m)) out[n++] = m;
+        if (kcp_stage_takes(s, m) && (!layer || kcp_models[m].kind == KCP_LAYER))
+            out[n++] = m;
     return n;
 }
 

@@ -23,8 +23,8 @@ static int is_state(const char *f)
     return one_of(f, "o v_new u S map maps h h_out h_in h_back h_kept ht ot");
 }
 
-/* Without `a` (in GDN-2), `b` is a gate. So each number of gradient db, like each number of dbeta, is
- * one dot product with the state. */
+/* Without `a` (in GDN-2), `b` is a gate. Then each number of db is one dot product with
+ * the state, as each number of dbeta is. */
 static int is_gate_b(const struct slice *s)
 {
     return !strcmp(s->field->name, "db") && !kcp_model_reads(s->call->model, "a");

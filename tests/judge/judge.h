@@ -77,8 +77,8 @@ struct kcase *cases_tall(const struct kcp_stage *s, uint64_t seed, int ranks, in
 void case_print(const struct kcase *k, char *buf, size_t n);
 int  case_parse(const char *text, struct kcase *k, char *why, size_t n);
 int  cases_parse(const char *text, struct kcase *k, int max, char *why, size_t n);
-/* Writes the models of the stage's cases to `out`, and returns their number. models_text
- * writes the models' names. */
+/* Writes the models of the stage's cases to `out`, and returns their number.
+ * models_text writes the models' names. */
 int  models_of(const struct kcp_stage *s, enum kcp_model *out);
 void models_text(const struct kcp_stage *s, const char *between, char *out, size_t n);
 double case_scale(int K);                     /* K^-1/2 */

@@ -102,7 +102,8 @@ int case_for_path(const struct kcp_stage *s, const char *kernel,
         const int m = models[at % nm], iK = (at /= nm) % nK, iV = (at /= nK) % nV;
         const int w = (at /= nV) % MORE, h = (at /= MORE) % HEADS, l = at / HEADS;
         if (K_required && K[iK] != K_required) continue;
-        if (strcmp(p->model, "any") && !has_word(p->model, model_name[m], " ")) continue;
+        const int any = !strcmp(p->model, "any");
+        if (!any && !has_word(p->model, model_name[m], " ")) continue;
         if (o->ranks > 1 && !strstr(more[w], "R=")) continue;
         snprintf(words, sizeof words, "live %s H=%d HV=%d K=%d V=%d C=%d lengths=%s"
                  " l2norm beta=sigmoid gate=%s %s", model_name[m], heads[h][0],

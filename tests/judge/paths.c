@@ -106,8 +106,8 @@ int paths_judged_by(const struct kcp_path *p, const char *stage)
 {
     const char *saved = strstr(p->condition, "saved");   /* not "!saved" or "!(saved" */
     const int kept = saved && (saved == p->condition || saved[-1] == ' ');
-    const char *by = kept && kcp_stage_is(p->stage, KCP_SAVES) ? "13_backward" : p->stage;
-    return !strcmp(by, stage);
+    const int is_forward = kcp_stage_is(p->stage, KCP_SAVES);
+    return !strcmp(kept && is_forward ? "13_backward" : p->stage, stage);
 }
 
 const char *paths_reached_by(const struct kcp_path *p, const char *stage)

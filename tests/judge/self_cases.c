@@ -123,7 +123,8 @@ static int crosses(struct kcp_report *rep)
     for (int i = 0; i < 8; i++) {
         const struct kcp_stage *s = stage_find(stages[i / 2]);
         const int wide = i % 2;
-        int n, alive[KCP_MODELS][KCP_FORMS + 4] = { { 0 } }, kept = 0;   /* forms or sizes */
+        int n, alive[KCP_MODELS][KCP_FORMS + 4] = { { 0 } };    /* forms or sizes */
+        int kept = 0;
         if (wide && is(s, "15")) continue;
         struct kcase *list = cases_anchors(s, wide, 1, 0, 0, &n);
         for (int j = 0; j < n; j++) {

@@ -42,7 +42,8 @@ static struct worst judge_made(const struct made *m)
     const int W = m->width;
     const struct kcp_call call = { .T = m->tokens, .H = 1, .HV = 1, .K = W, .V = W,
                                    .KG = W, .N = 1, .NS = 1, .R = 1,
-                                   .model = s->facts & KCP_TAKES_LAYER ? KCP_KDA : KCP_DPLR };
+                                   .model = s->facts & KCP_TAKES_LAYER ? KCP_KDA
+                                                                       : KCP_DPLR };
     struct worst w = { 0 };
     for (int i = 0; i < s->nfields; i++) {
         const int is_token = s->fields[i].shape[0] == 'T';
