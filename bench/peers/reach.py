@@ -113,10 +113,17 @@ def differs(a, b):
 
 
 def path_of():
-    """Returns the rows of the table of paths that the last call of kcp_torch selected."""
-    import kcp_torch
-    site = list(kcp_torch.chunk._latest.values())[-1]
-    return " ".join(str(x) for x in getattr(site, "rows", ()))
+    """Returns the paths (kcp-check --paths) of the last call of kcp_torch."""
+    import ctypes as C
+    from kcp_torch import chunk, library
+    lib = library.lib
+    lib.kcp_layer_path.restype = C.c_char_p
+    site, found = list(chunk._latest.values())[-1], []
+    for key, call in site.calls.items():
+        if key[0] in ("forward", "backward"):
+            name = lib.kcp_layer_path(call.layer.at, call.args, int(key[0] == "backward"))
+            found.append((name or b"-").decode())
+    return " ".join(dict.fromkeys(found))
 
 
 def functions(system, model):

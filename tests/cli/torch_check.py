@@ -420,15 +420,18 @@ def choices():
     why kernels are slow, given a table of paths in which `wide` fast kernels read float32
     gates."""
     from kcp_torch import paths
-    old, as_q = paths.names, kcp_torch.library.value("KCP_AS_Q")
+    old, as_q = paths.plain, kcp_torch.library.value("KCP_AS_Q")
 
     def table(wide):
-        def names(store, options, cu, cuts, R, chunk, *_):
+        def plain(store, options, chunk):
             o = dict(options)
-            fast = store == "KCP_BF16" and chunk == 64 and o["K"] == o["V"] == 128 and \
-                (wide or o["g_type"] == o["beta_type"] == as_q)
-            return ("forward_x", "backward_x") if fast else ("forward_plain",) * 2
-        return names
+            need = ["q is f32, expected bf16"] * (store != "KCP_BF16")
+            need += ["g is f32, expected bf16"] * (
+                not wide and not o["g_type"] == o["beta_type"] == as_q)
+            need += [f"C is {chunk}, expected 64"] * (chunk != 64)
+            need += [f"K is {o['K']}, expected 128"] * (o["K"] != 128)
+            return f"forward_plain: {'; '.join(need)}" if need else ""
+        return plain
     bf16 = ("KCP_BF16", B16, B16, B16)
     try:
         for wide, types, C, K, rounded, want, why in (
@@ -437,22 +440,21 @@ def choices():
                 (False, (B16, F16, B16), 64, 128, False, (*bf16, 64), ""),
                 (False, (B16, F32, B16), 64, 128, True, (*bf16, 64), ""),
                 (False, (B16, F32, B16), 32, 128, False, ("KCP_F32", F32, F32, F32, 32),
-                 "forward_plain.*g is float32, chunk_size is 32; bfloat16 g .*run forward_x"),
+                 "forward_plain runs: g is f32, expected bf16; C is 32, .*round_gates"),
                 (True, (B16, F32, B16), 64, 128, False, ("KCP_BF16", B16, F32, B16, 64), ""),
                 (True, (B16, F32, F32), 16, 128, False, ("KCP_BF16", B16, F32, F32, 64), ""),
-                (True, (B16, B16, B16), 64, 96, False, (*bf16, 64), "K = 96, V = 96; K = V = 128"),
+                (True, (B16, B16, B16), 64, 96, False, (*bf16, 64), "K is 96, expected 128"),
                 (True, (F16, F16, F16), 64, 128, False, ("KCP_F32", F32, F32, F32, 64),
-                 "q is float16; bfloat16 q, k, v would")):
-            paths.names = table(wide)
+                 "q is f16, expected bf16")):
+            paths.plain = table(wide)
             paths.choose.cache_clear()
             o = kcp_torch.chunk.Options(("KCP_GDN", 1.0, True, False, False, False, None,
                                          "recompute", False, C, "all_gather", False, rounded))
-            got = paths.choose(*types, rounded, o.words(2, 2, K, K), (0, 64), None, 1, C,
-                               (), ())
+            got = paths.choose(*types, rounded, o.words(2, 2, K, K), C)
             expect(got[:5] == want and bool(got.why) == bool(why) and
                    re.search(why, got.why), f"choices: {types} {C} {K}: {got}")
     finally:
-        paths.names = old
+        paths.plain = old
         paths.choose.cache_clear()
 
 

@@ -69,17 +69,10 @@ def plain(shape):
     return tuple(map(int, shape))
 
 
-def given_of(options, dt_bias, h0):
-    """Returns which of INPUTS a call has."""
-    return (True,) * 5 + (options.gate, dt_bias is not None, h0 is not None)
-
-
-def choice_of(options, words, inputs, cu, cuts, ranks):
-    """Returns the types and rows of a call on a GPU (paths.py)."""
-    q, _, _, g, beta, _, dt_bias, h0 = inputs
-    forward, backward, _ = arrays_of(given_of(options, dt_bias, h0))
-    return choose(q.dtype, g.dtype, beta.dtype, bool(options.rounded), words, cu, cuts,
-                  ranks, options.chunk_size, forward, backward)
+def choice_of(options, words, q, g, beta):
+    """Returns the types and the chunk size of a call on a GPU (paths.py)."""
+    return choose(q.dtype, g.dtype, beta.dtype, bool(options.rounded), words,
+                  options.chunk_size)
 
 
 @functools.lru_cache(64)
@@ -102,15 +95,14 @@ class Site(Spec):
         words, self.gate = options.words(H, HV, K, V), options.gate
         self.store, self.act, self.acc = storage("q", q)
         gates, chunk = (self.act, self.act), options.chunk_size
-        self.given = given_of(options, dt_bias, h0)
+        self.given = (True,) * 5 + (self.gate, dt_bias is not None, h0 is not None)
         self.names, self.names13, self.names13_dht = arrays_of(self.given)
         if q.device.type == "cuda":
-            ranks = 1 if group is None else group.size()
-            choice = choice_of(options, words, inputs, tuple(cu), cuts, ranks)
+            choice = choice_of(options, words, q, g, beta)
             if choice.why:
                 said_once(f"kcp_torch: {choice.why}")
             self.store, self.act, *gates, chunk = choice[:5]
-            words, self.rows = typed(words, self.act, *gates), choice.rows
+            words = typed(words, self.act, *gates)
         super().__init__((cu, cuts, chunk, 0), group, words,
                          bool(options.whole), q.device)
         self.types = (self.act,) * 3 + (*gates,) + (self.acc,) * 3

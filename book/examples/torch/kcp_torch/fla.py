@@ -107,14 +107,14 @@ def _why_not(model, x):
     if context is None and x.get("cu_seqlens") is not None and q.shape[0] != 1:
         return "cu_seqlens with a batch of more than 1"
     if q.device.type == "cuda" and os.environ.get("KCP_FLA") != "all":
-        return _slow(model, x, 1 if context is None else context.kcp_context.size)
+        return _slow(model, x)
     return None
 
 
-def _slow(model, x, ranks):
+def _slow(model, x):
     """Returns why KCP's kernels for this call are slow, or None. All ranks get the same
-    answer, because the question has types, sizes of heads, options and the number of
-    ranks, but not this rank's tokens: a rank that left alone would wait forever."""
+    answer, because it depends on types, sizes of heads, options and the GPU, but not on
+    this rank's tokens: a rank that left alone would wait forever."""
     own = bool(x.get("use_gate_in_kernel"))
     options = chunk.Options((
         "KCP_KDA" if model == "kda" else "KCP_GDN", 1.0,
@@ -126,10 +126,8 @@ def _slow(model, x, ranks):
         x.get("chunk_size", 64), "all_gather", False,
         os.environ.get("KCP_ROUND_GATES") == "1"))
     (H, K), (HV, V) = x["q"].shape[2:], x["v"].shape[2:]
-    inputs = [x.get(n) for n in ("q", "k", "v", "g", "beta", "A_log", "dt_bias",
-                                 "initial_state")]
-    return chunk.choice_of(options, options.words(H, HV, K, V), inputs,
-                           (0, 8192 * ranks), None, ranks).why or None
+    return chunk.choice_of(options, options.words(H, HV, K, V), x["q"], x["g"],
+                           x["beta"]).why or None
 
 
 _arrived = collections.deque(maxlen=1)        # the model of the last call
