@@ -123,7 +123,7 @@ setup:
 said:
 	@$(if $(mpi_flags),true,echo "MPI not found (set MPICC=): ranks are threads, or use NCCL")
 	@$(if $(has_crit),true,echo "Criterion not found: kcp-check, not kcp-test, runs the tests")
-	@$(if $(filter none,$(CUDA_HOME)),echo "CUDA not found (set CUDA_HOME=): host variants only",true)
+	@$(if $(filter none,$(CUDA_HOME)),echo "CUDA not found (CUDA_HOME=FOLDER if it is elsewhere): host variants only",true)
 	@$(if $(filter none,$(CUDA_HOME))$(filter-out none,$(NCCL_HOME)),true,\
 	  echo "NCCL not found (set NCCL_HOME=): ranks share one GPU")
 
@@ -214,7 +214,7 @@ install: prefix $B/libkcp.so $(if $(mpi_flags),$B/libkcp_mpi.so)
 	install -m 644 ref/kcp-config.cmake ref/kcp-config-version.cmake \
 	  '$(DESTDIR)$(PREFIX)/lib/cmake/kcp/'
 	install -m 644 LICENSE CHANGELOG.md '$(DESTDIR)$(PREFIX)/share/doc/kcp/'
-	printf 'prefix=%s\nName: kcp\nDescription: context parallelism for delta-rule linear attention\nVersion: $(version)\nLibs: -L"$${prefix}/lib" -lkcp\nCflags: -I"$${prefix}/include/kcp"\n' \
+	printf 'prefix=%s\nName: kcp\nDescription: context parallelism for delta-rule linear attention\nVersion: $(version)\nLibs: -L"$${prefix}/lib" -lkcp\nCflags: -I"$${prefix}/include" -I"$${prefix}/include/kcp"\n' \
 	  '$(PREFIX)' > '$(DESTDIR)$(PREFIX)/lib/pkgconfig/kcp.pc'
 
 # Removes what install created, and folders that are then empty.

@@ -14,7 +14,7 @@ bench: $B/kcp-bench
 	  else echo "no GPU found: the kernels were not timed"; fi
 else
 bench:
-	@echo "CUDA not found (set CUDA_HOME=): the kernels were not timed"
+	@echo "CUDA not found (CUDA_HOME=FOLDER if it is elsewhere): the kernels were not timed"
 endif
 test_scripts += tests/cli/bench_cli.sh
 
@@ -41,5 +41,5 @@ sanitize: $B/kcp-check $B/sanitize-control $(lanes)
 	@PATH="$$PATH:$(CUDA_HOME)/bin" sh bench/sanitize.sh $B
 else
 sanitize:
-	@echo "CUDA not found (set CUDA_HOME=): there is nothing to sanitize"; exit 1
+	@echo "CUDA not found (CUDA_HOME=FOLDER if it is elsewhere): there is nothing to sanitize"; exit 1
 endif

@@ -4,5 +4,6 @@ if(NOT TARGET kcp::kcp)
     add_library(kcp::kcp SHARED IMPORTED)
     set_target_properties(kcp::kcp PROPERTIES
         IMPORTED_LOCATION "${KCP_PREFIX}/lib/libkcp.so"
-        INTERFACE_INCLUDE_DIRECTORIES "${KCP_PREFIX}/include/kcp")
+        INTERFACE_INCLUDE_DIRECTORIES
+            "${KCP_PREFIX}/include;${KCP_PREFIX}/include/kcp")
 endif()

@@ -47,16 +47,16 @@ compiles ''
 compiles '  cc ref/base/tensor_set.c' EXTRA=-DOTHER
 
 # ---- each header compiles alone, as C and as C++; a program, and an example
-for header in kcp comm layer ref; do
+for header in kcp comm layer ref kcp/kcp kcp/comm kcp/layer; do
     echo "#include <$header.h>" >"$W/alone.c"
     for as in "${CC:-cc} -std=c11" "${CXX:-c++} -std=c++17 -x c++"; do
         command -v "${as%% *}" >/dev/null || continue
-        $as -Wall -Wextra -Werror -fsyntax-only -I"$W/include/kcp" "$W/alone.c" \
+        $as -Wall -Wextra -Werror -fsyntax-only -I"$W/include" -I"$W/include/kcp" "$W/alone.c" \
             >"$W/log" 2>&1 || stop "$header.h alone, $as: $(cat "$W/log")"
     done
 done
 cat >"$W/list.c" <<'C'
-#include <layer.h>
+#include <kcp/layer.h>
 #include <stdio.h>
 int main(void)
 {
@@ -69,8 +69,10 @@ int main(void)
     return (status == KCP_OK) != (n > 0);
 }
 C
+grep -qF -- '-I"${prefix}/include" -I"${prefix}/include/kcp"' "$W/lib/pkgconfig/kcp.pc" ||
+    stop "kcp.pc: no folders for <kcp/layer.h> and <layer.h>"
 for source in "$W/list.c" "$here/book/examples/kda.c"; do
-    ${CC:-cc} -std=c11 -D_POSIX_C_SOURCE=200809L -I"$W/include/kcp" "$source" \
+    ${CC:-cc} -std=c11 -D_POSIX_C_SOURCE=200809L -I"$W/include" -I"$W/include/kcp" "$source" \
         -o "$W/$(basename "$source" .c)" -L"$W/lib" -lkcp >"$W/log" 2>&1 ||
         stop "$(tail -3 "$W/log")"
 done
