@@ -152,6 +152,12 @@ def call(x, o, **more):
              A_log=x["A_log"], dt_bias=x["dt_bias"], **more)
 
 
+def context_of(cu, group, cuts, **more):
+    """Returns a context for these cuts, or for layout zigzag."""
+    more["layout" if cuts == "zigzag" else "cuts"] = cuts
+    return kcp_torch.build_cp_context(cu, group, **more)
+
+
 def one_case(name, seed, cu, sizes, o, form="all_gather", group=None, cuts=None,
              chunk=64, wrap=lambda f, x: f(x), compare=close, save=False, limits=None,
              **more):
@@ -161,20 +167,20 @@ def one_case(name, seed, cu, sizes, o, form="all_gather", group=None, cuts=None,
             for n, t in x.items()}
     wo, wht = recurrence(want, cu, o)
     ((wo * do).sum() + (wht * dht).sum()).backward()
-    a, b, R = 0, cu[-1], 1
+    part, R = lambda t: t, 1
     if group is not None:
-        more["cp_context"] = c = kcp_torch.build_cp_context(cu, group, cuts=cuts)
-        a, b, R = c.begin, c.end, c.size
+        more["cp_context"] = c = context_of(cu, group, cuts)
+        part, R = c.shard, c.size
     else:
         more["cu_seqlens_cpu"] = cu
     got = {n: None if t is None else
-           (t[:, a:b] if n in TOKENS else t).to(DEV).clone().requires_grad_()
+           (part(t) if n in TOKENS else t).to(DEV).clone().requires_grad_()
            for n, t in x.items()}
     h, ht = wrap(lambda y: call(y, o, form=form, chunk_size=chunk,
                                 disable_recompute=save, **more), got)
-    ((h.double() * do[:, a:b].to(DEV)).sum() + (ht.double() * dht.to(DEV)).sum()).backward()
+    ((h.double() * part(do).to(DEV)).sum() + (ht.double() * dht.to(DEV)).sum()).backward()
     limits = LIMITS[limits or o["act"]]
-    compare(h, wo[:, a:b], f"{name} o", limits[0])
+    compare(h, part(wo), f"{name} o", limits[0])
     whole = {"ht": ht.detach().clone()}
     for n in ("A_log", "dt_bias", "h0"):
         if x[n] is not None:
@@ -185,7 +191,7 @@ def one_case(name, seed, cu, sizes, o, form="all_gather", group=None, cuts=None,
         compare(t, wht if n == "ht" else want[n[1:]].grad, f"{name} {n}",
                 limits[{"ht": 0, "dh0": 1}.get(n, 2)])
     for n in TOKENS:
-        compare(got[n].grad, want[n].grad[:, a:b], f"{name} d{n}",
+        compare(got[n].grad, part(want[n].grad), f"{name} d{n}",
                 limits[2 if n in ("g", "beta") else 1])
 
 
@@ -234,20 +240,20 @@ def conv_case(name, group=None, cu=PACKED, cuts=None, W=4, states=True, act=D,
              .transpose(1, 2) for t in rows if t.shape[1] > W]
     wy = F.silu(torch.cat(parts, 1)) + want[0]
     wlast = torch.stack([t[:, -W:] for t in rows])
-    s, e, more = 0, cu[-1], dict(cu_seqlens_cpu=cu)
+    part, more = lambda t: t, dict(cu_seqlens_cpu=cu)
     if group is not None:
-        c = kcp_torch.build_cp_context(cu, group, conv1d_kernel_size=W, cuts=cuts)
-        s, e, more = c.begin, c.end, dict(cp_context=c)
+        c = context_of(cu, group, cuts, conv1d_kernel_size=W)
+        part, more = c.shard, dict(cp_context=c)
         wlast = torch.cat([torch.zeros_like(wlast[:, :, :1]), wlast[:, :, 1:]], 2)
     ((wy * dy).sum() + (wlast * dlast).sum()).backward()
-    got = [t.to(DEV).clone().requires_grad_() for t in (x[:, s:e], w, b, state)]
+    got = [t.to(DEV).clone().requires_grad_() for t in (part(x), w, b, state)]
     y, last = kcp_torch.causal_conv1d(
         *got[:3], residual=got[0], initial_state=got[3] if states else None,
         output_final_state=True, activation="silu", **more)
-    ((y.double() * dy[:, s:e].to(DEV)).sum() + (last.double() * dlast.to(DEV)).sum()
+    ((y.double() * part(dy).to(DEV)).sum() + (last.double() * dlast.to(DEV)).sum()
      ).backward()
-    close(y, wy[:, s:e], f"{name} y", bound)
-    close(got[0].grad, want[0].grad[:, s:e], f"{name} dx", 4 * bound)
+    close(y, part(wy), f"{name} y", bound)
+    close(got[0].grad, part(want[0].grad), f"{name} dx", 4 * bound)
     for t, u, n in ((got[1].grad, want[1].grad, "dweight"),
                     (got[2].grad, want[2].grad, "dbias"),
                     (last.detach().clone(), wlast, "states"),
@@ -297,7 +303,8 @@ def refuses(kind, words, f):
     try:
         f()
     except kind as e:
-        expect(all(w in str(e) for w in words.split()), f"{e}: lacks one of {words}")
+        expect(all(w in str(e) for w in words.split()) and "\n" not in str(e),
+               f"{e}: lacks one of {words}, or has more than one line")
     except Exception as e:
         expect(False, f"{words}: {e!r}, expected {kind.__name__}")
     else:
@@ -315,6 +322,24 @@ def errors():
             ("g [1, 20, 4]", dict(g=g[..., 0])),
             ("beta [1, 19, 4]", dict(beta=beta[:, 1:])),
             ("q 0 channels", dict(q=q[..., :0], k=k[..., :0], g=g[..., :0])),
+            ("q NoneType tensor", dict(q=None)), ("q ndarray", dict(q=q.numpy())),
+            ("q [20, 2, 8] [B,", dict(q=q[0])), ("k complex128", dict(k=k + 0j)),
+            ("v [20, 4, 8] HV", dict(v=v[0])), ("v 1 heads", dict(v=v[:, :, :1])),
+            ("beta [20, 4]", dict(beta=beta[0])), ("save 'most' light", dict(save="most")),
+            ("save ['all']", dict(save=["all"])), ("form ['ring']", dict(form=["ring"])),
+            ("A_log [3] [4]", dict(use_gate_in_kernel=True, A_log=torch.zeros(3))),
+            ("A_log list [4]", dict(use_gate_in_kernel=True, A_log=[0, 0, 0, 0])),
+            ("A_log int64", dict(use_gate_in_kernel=True, A_log=torch.arange(4))),
+            ("dt_bias [5] [4, 8]", dict(use_gate_in_kernel=True, A_log=torch.zeros(4),
+                                        dt_bias=torch.zeros(5))),
+            ("initial_state list", dict(initial_state=[0])),
+            ("lower_bound 'a'", dict(lower_bound="a")),
+            ("lower_bound -inf -5", dict(lower_bound=float("-inf"), use_gate_in_kernel=True)),
+            ("lower_bound None safe_gate", dict(safe_gate=True, use_gate_in_kernel=True)),
+            ("scale 1j", dict(scale=1j)), ("chunk_size 64.0", dict(chunk_size=64.0)),
+            (cu + " () 0 first", dict(cu_seqlens=[])), (cu + " (5, 20)", dict(cu_seqlens=[5, 20])),
+            (cu + " (2, 2) [N+1]", dict(cu_seqlens=torch.zeros(2, 2, dtype=torch.int64))),
+            (cu + "_cpu 21 20", dict(cu_seqlens_cpu=[0, 21])),
             ("q sparse", dict(q=q.to_sparse())), ("v device meta", dict(v=v.to("meta"))),
             ("A_log None", dict(use_gate_in_kernel=True)),
             ("initial_state [1, 4, 8, 8]", dict(initial_state=torch.zeros(2, 4, 8, 8))),
@@ -337,7 +362,19 @@ def errors():
             ("q batch of 2", dict({n: two(x[n]) for n in TOKENS}, cu_seqlens=[0, 20]))):
         refuses(ValueError, words, lambda: f(**dict({n: x[n] for n in TOKENS}, **more)))
     refuses(TypeError, "temperature", lambda: f(q, k, v, g, beta, temperature=1))
+    refuses(NotImplementedError, "return_intermediate_states True False",
+            lambda: f(q, k, v, g, beta, return_intermediate_states=True))
+    for words, call_ in (
+            ("hidden_size 0", lambda: kcp_torch.ShortConvolution(0, 4)),
+            ("kernel_size 'a'", lambda: kcp_torch.ShortConvolution(8, "a")),
+            ("activation 'relu'", lambda: kcp_torch.ShortConvolution(8, 4, activation="relu")),
+            ("x [1, 5, 7] 8]", lambda: kcp_torch.ShortConvolution(8, 4)(torch.zeros(1, 5, 7)))):
+        refuses(ValueError, words, call_)
     for words, more in (
+            ("x [4, 8] [B, T, D]", dict(x=v[0, 0])), ("weight NoneType", dict(weight=None)),
+            ("weight [8, 0] column", dict(weight=torch.zeros(8, 0))),
+            ("bias [3] [8]", dict(bias=torch.zeros(3))), ("x int64", dict(x=v[0].long())),
+            ("residual [1, 3, 8]", dict(residual=torch.zeros(1, 3, 8))),
             ("activation", dict(activation="relu")), ("weight", dict(weight=torch.zeros(7, 4))),
             ("initial_state [20, 8, 3] [20, 8, 4]", dict(initial_state=torch.zeros(20, 8, 3)))):
         refuses(ValueError, words, lambda: kcp_torch.causal_conv1d(
@@ -642,6 +679,10 @@ def ranks():
     for cuts in ([0] * (R - 1) + [2, 77], [0, *(77 - R + i for i in steps), 77],
                  [0, *steps, 77]):
         conv_case(f"conv, cuts {cuts}", world, cuts=cuts, act=act, bound=bound)
+    conv_case("conv, zigzag", world, cuts="zigzag", act=act, bound=bound)
+    for i in 1, 6, 2:
+        one_case(f"zigzag {i}, {name}", 70 + i, *CASES[i][1:], FORMS[i % 4], world, "zigzag",
+                 chunk=64 if CUDA else 16)
     if CUDA:                                  # here kcp_torch makes an NCCL communicator
         one_case(f"a gloo group, {name}", 60, *CASES[0][1:],
                  group=dist.new_group(backend="gloo"))
@@ -681,12 +722,27 @@ def ranks():
     for words, a, more in (
             ("group int", [0, 9], dict(group=5)),
             ("cuts end with T", [0, 9], dict(cuts=[0] * (R + 1))),
+            (f"cuts 1 expected {R + 1}", [0, 9], dict(cuts=[0])),
+            ("layout 'ring' zigzag", [0, 9], dict(layout="ring")),
+            ("layout ['zigzag']", [0, 9], dict(layout=["zigzag"])),
+            ("cuts zigzag None", [0, 9], dict(layout="zigzag", cuts=[0, 9])),
+            ("conv1d_kernel_size -1", [0, 9], dict(conv1d_kernel_size=-1)),
+            ("group str", [0, 9], dict(group="world")),
+            ("cu_seqlens None whole", None, {}), ("cu_seqlens 'abc'", "abc", {}),
+            ("cu_seqlens () 0 first", [], {}), ("cu_seqlens 2.5 whole", [0, 2.5], {}),
             ("cuts whole numbers", [0, 9], dict(cuts="ab")),
             ("conv1d_kernel_size '4'", [0, 9], dict(conv1d_kernel_size="4")),
             ("conv1d_kernel_size 4294967300", [0, 9], dict(conv1d_kernel_size=2 ** 32 + 4)),
             ("cuts 2^62", [0, 9], dict(cuts=[0] * R + [2 ** 64 + 9])),
             ("cu_seqlens 2^62", [0, 2 ** 70], {})):
         refuses(ValueError, words, lambda: kcp_torch.build_cp_context(a, **more))
+    whole = torch.zeros(1, PACKED[-1], 2)
+    for words, f in (("x [1, 76, 2], dim 1 77", lambda: c.shard(whole[:, 1:])),
+                     ("x dim 4 77", lambda: c.shard(whole, 4)),
+                     ("x list tensor", lambda: c.shard([1, 2])),
+                     (f"rank {R} {R - 1}", lambda: c.positions(R)),
+                     ("group str None", lambda: kcp_torch.release("world"))):
+        refuses(ValueError, words, f)
     compiled(world)
     kcp_torch.release()
 

@@ -8,6 +8,8 @@ Book: chapter 08.  Checked by: .ci/torch.  Next: train.py.
 
 Layers of KDA, batches and options come from train.py. Per head and cut sequence, a KDA
 layer sends at most a state and a matrix; the softmax layer gathers all keys and values.
+With --layout zigzag both kinds of layers share the tokens that ring attention gives a
+rank, so no token moves between layers.
 """
 import torch
 import torch.distributed as dist
@@ -18,19 +20,20 @@ import train
 
 
 class Gather(torch.autograd.Function):
-    """Gathers x [B, T of this rank, ...] to [B, T of all ranks, ...]. Backward sums dy
-    over ranks."""
+    """Gathers x [B, T of this rank, ...] to [B, T of all ranks, ...], in the order of the
+    batch's tokens. Backward sums dy over ranks."""
 
     @staticmethod
     def forward(ctx, x, context):
         ctx.context = context
-        R, T = context.size, context.global_cu_seqlens[-1]
-        cuts = context.cuts or [r * T // R for r in range(R + 1)]
-        lengths = [end - begin for begin, end in zip(cuts, cuts[1:])]
-        mine = F.pad(x.transpose(0, 1).flatten(1), (0, 0, 0, max(lengths) - x.shape[1]))
-        parts = [torch.empty_like(mine) for _ in lengths]
+        places = [context.positions(r).to(x.device) for r in range(context.size)]
+        most = max(len(at) for at in places)
+        mine = F.pad(x.transpose(0, 1).flatten(1), (0, 0, 0, most - x.shape[1]))
+        parts = [torch.empty_like(mine) for _ in places]
         dist.all_gather(parts, mine, group=context.group)
-        whole = torch.cat([part[:n] for part, n in zip(parts, lengths)])
+        whole = mine.new_empty(context.global_cu_seqlens[-1], mine.shape[1])
+        for part, at in zip(parts, places):
+            whole[at] = part[:len(at)]
         return whole.view(-1, x.shape[0], *x.shape[2:]).transpose(0, 1)
 
     @staticmethod
@@ -66,7 +69,7 @@ class Attention(nn.Module):
         ends = torch.tensor(context.global_cu_seqlens[1:], device=x.device)
         at = torch.arange(ends[-1], device=x.device)
         sequence = torch.bucketize(at, ends, right=True)
-        mine = at[context.begin:context.end]
+        mine = context.positions().to(x.device)
         mask = (sequence[mine][:, None] == sequence) & (mine[:, None] >= at)
         o = attend(*(t.transpose(1, 2) for t in (q, k, v)), mask)
         return x + self.out(o.transpose(1, 2).reshape(B, T, -1))

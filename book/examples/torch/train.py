@@ -101,6 +101,8 @@ def main(kind, description):
     p.add_argument("--cp", type=int, default=0, help="ranks per sequence; 0: all ranks")
     p.add_argument("--lengths", type=int, nargs="+", default=[61, 130, 17, 48],
                    help="number of bytes of each sequence of a batch")
+    p.add_argument("--layout", choices=("contiguous", "zigzag"), default="contiguous",
+                   help="which tokens a rank has (build_cp_context)")
     p.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     o = p.parse_args()
     R, r = int(os.environ.get("WORLD_SIZE", 1)), int(os.environ.get("RANK", 0))
@@ -137,7 +139,8 @@ def main(kind, description):
         cu = [0]
         for a, _ in mine:
             cu.append(cu[-1] + len(a))
-        context = kcp_torch.build_cp_context(cu, group, conv1d_kernel_size=4)
+        context = kcp_torch.build_cp_context(cu, group, conv1d_kernel_size=4,
+                                             layout=o.layout)
         x, y = (context.shard(torch.cat([piece[i] for piece in mine])[None]).to(device)
                 for i in (0, 1))
         logits = ddp(x, dict(cp_context=context))

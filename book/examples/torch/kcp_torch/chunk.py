@@ -31,7 +31,7 @@ SAVES = {"light": "KCP_SAVE_LIGHT", "recompute": "KCP_RECOMPUTE", "all": "KCP_SA
 
 def _save(save, disable_recompute):
     word = save or ("all" if disable_recompute else "recompute")
-    if word not in SAVES:
+    if not isinstance(word, str) or word not in SAVES:
         raise ValueError(f"save: found {word!r}, expected one of {', '.join(SAVES)}")
     return word
 
@@ -233,7 +233,7 @@ def checked(options, q, k, v, g, beta, A_log, dt_bias, h0, N):
         finite = False
     if not finite:
         raise ValueError(f"scale: found {o.scale!r:.40}, expected a number")
-    if o.form not in FORMS:
+    if not isinstance(o.form, str) or o.form not in FORMS:
         raise ValueError(f"form: found {o.form!r}, expected one of {', '.join(FORMS)}")
     if o.gate and A_log is None and o.lower_bound is None:
         raise ValueError("A_log: found None, expected [HV] with use_gate_in_kernel")
@@ -241,8 +241,11 @@ def checked(options, q, k, v, g, beta, A_log, dt_bias, h0, N):
         parameter("A_log", A_log, (HV,), q)
     if o.gate and dt_bias is not None:
         parameter("dt_bias", dt_bias, (HV,) if o.gdn else (HV, K), q)
-    if o.lower_bound is not None and not o.lower_bound < 0:
-        raise ValueError(f"lower_bound: found {o.lower_bound}, expected below 0")
+    low = o.lower_bound                       # not read if the caller computes the gate
+    if low is not None and not (isinstance(low, (int, float)) and low < 0 and
+                                (not o.gate or low >= -5)):
+        raise ValueError(f"lower_bound: found {low!r:.40}, expected -5 or more, and"
+                         " below 0")
     if h0 is not None:
         floating("initial_state", h0, (N, HV) + ((V, K) if o.turned else (K, V)), q)
 

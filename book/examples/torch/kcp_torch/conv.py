@@ -230,6 +230,9 @@ def checked(x, weight, bias, residual, initial_state, activation, split, whole):
     if isinstance(weight, torch.Tensor) and weight.dim() == 3:
         weight = weight.squeeze(1)
     floating("weight", weight, (D, None), x, f"[{D}, W]")
+    if not weight.shape[1]:
+        raise ValueError(f"weight: found {list(weight.shape)}, expected 1 column or"
+                         " more")
     if bias is not None:
         floating("bias", bias, (D,), x)
     if residual is not None:
@@ -265,6 +268,10 @@ class ShortConvolution(torch.nn.Conv1d):
     def __init__(self, hidden_size: int, kernel_size: int, bias: bool = False,
                  activation: Optional[str] = "silu", backend: Optional[str] = None,
                  device: Any = None, dtype: Optional[torch.dtype] = None) -> None:
+        for name, n in ("hidden_size", hidden_size), ("kernel_size", kernel_size):
+            if not isinstance(n, int) or n < 1:
+                raise ValueError(f"{name}: found {n!r:.40}, expected a whole number, 1"
+                                 " or more")
         super().__init__(hidden_size, hidden_size, kernel_size, groups=hidden_size,
                          bias=bias, padding=kernel_size - 1, device=device, dtype=dtype)
         if activation not in (None, "silu", "swish"):
@@ -278,6 +285,8 @@ class ShortConvolution(torch.nn.Conv1d):
                 output_final_state: bool = False,
                 cu_seqlens: Optional[Boundaries] = None, chunk_indices: Any = None,
                 **more: Any) -> Tuple[Tensor, Optional[Tensor]]:
+        floating("x", x, (None, None, self.hidden_size), None,
+                 f"[B, T, {self.hidden_size}]")
         if mask is not None:
             if any(n in more for n in ("cp_context", "cu_seqlens_cpu")) or \
                     cu_seqlens is not None:

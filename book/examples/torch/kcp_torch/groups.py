@@ -239,6 +239,9 @@ def release(group: Optional["dist.ProcessGroup"] = None) -> None:
     >>> release()
     """
     global _era
+    if group is not None and not isinstance(group, dist.ProcessGroup):
+        raise ValueError(f"group: found {type(group).__name__}, expected a process"
+                         " group, or None for all groups")
     with _making:
         _era += 1
         _forget(lambda of, device: group is None or of is group)
@@ -258,11 +261,15 @@ class CPContext:
     """The result of `build_cp_context`: which tokens of a batch each rank has.
 
     - `group`: the process group; `size`: its number of ranks; `rank`: this rank.
-    - `global_cu_seqlens`: `cu_seqlens` of the whole batch, a tuple. `cu_seqlens_cpu`:
-      the sequence boundaries within this rank's tokens, int64. `begin`, `end`: this
-      rank has tokens `begin` to `end - 1` of the batch.
-    - `shard(x, dim=1)`: x has all tokens of the batch; returns a view with the tokens
-      of this rank.
+    - `global_cu_seqlens`: `cu_seqlens` of the whole batch, a tuple. `ranges`: for each
+      rank, its ranges (first token, end) of consecutive tokens of the batch.
+    - `begin`, `end`: rows of this rank among the rows of all ranks, rank 0 first. In a
+      contiguous layout these are the numbers of its tokens. `cu_seqlens_cpu`: where
+      this rank's runs of consecutive tokens of one sequence begin, int64.
+    - `shard(x, dim=1)`: x has all tokens of the batch; returns the tokens of this rank
+      (contiguous layout: a view).
+    - `positions(rank=None)`: the numbers of a rank's tokens, int64 (`None`: this rank);
+      for labels, and for the positions and masks of softmax layers.
 
     >>> context = build_cp_context([0, 61, 128])
     >>> context.shard(torch.ones(1, 128, 2)).shape
@@ -271,19 +278,41 @@ class CPContext:
 
     def __init__(self, cu: Tuple[int, ...], group: "dist.ProcessGroup",
                  conv1d_kernel_size: Optional[int],
-                 cuts: Optional[Tuple[int, ...]]) -> None:
+                 cuts: Union[None, str, Tuple[int, ...]]) -> None:
         self.group = group
         self.global_cu_seqlens, self.cuts = cu, cuts
         self.conv1d_kernel_size = conv1d_kernel_size
         self.size, self.rank = dist.get_world_size(group), dist.get_rank(group)
         plan = plan_of(cu, self.size, self.rank, 64, conv1d_kernel_size or 0, cuts)
-        self.begin, self.end = plan.begin, plan.end
-        inside = {min(max(x, plan.begin), plan.end) - plan.begin for x in cu}
+        self.begin, self.end, self.ranges = plan.begin, plan.end, plan.tokens()
+        inside, n = {0}, 0
+        for a, b in self.ranges[self.rank]:
+            inside |= {min(max(x, a), b) - a + n for x in cu}
+            n += b - a
         self.cu_seqlens_cpu = torch.tensor(sorted(inside), dtype=torch.int64)
 
     def shard(self, x: torch.Tensor, dim: int = 1) -> torch.Tensor:
-        """Returns a view of x with only the tokens of this rank."""
-        return x.narrow(dim, self.begin, self.end - self.begin)
+        """Returns the tokens of this rank."""
+        T = self.global_cu_seqlens[-1]
+        if not isinstance(x, torch.Tensor) or not isinstance(dim, int) or \
+                not -x.dim() <= dim < x.dim() or x.shape[dim] != T:
+            found = f"{list(x.shape)}, dim {dim}" if isinstance(x, torch.Tensor) else \
+                type(x).__name__
+            raise ValueError(f"x: found {found}, expected a tensor with the {T} tokens"
+                             " of the batch in this dimension")
+        parts = [x.narrow(dim, a, b - a) for a, b in self.ranges[self.rank]]
+        if len(parts) < 2:
+            return parts[0] if parts else x.narrow(dim, 0, 0)
+        return torch.cat(parts, dim)
+
+    def positions(self, rank: Optional[int] = None) -> torch.Tensor:
+        """Returns the numbers of a rank's tokens."""
+        if rank is not None and (not isinstance(rank, int) or
+                                 not 0 <= rank < self.size):
+            raise ValueError(f"rank: found {rank!r:.40}, expected 0 to {self.size - 1}")
+        parts = [torch.arange(a, b) for a, b in
+                 self.ranges[self.rank if rank is None else rank]]
+        return torch.cat(parts) if parts else torch.arange(0)
 
 
 _read = {}                               # host copies of cu_seqlens on GPUs
@@ -357,7 +386,8 @@ def build_cp_context(cu_seqlens: Union[Sequence[int], torch.Tensor],
                      group: Optional["dist.ProcessGroup"] = None,
                      conv1d_kernel_size: Optional[int] = None,
                      cu_seqlens_cpu: Optional[Sequence[int]] = None,
-                     cuts: Optional[Sequence[int]] = None) -> "CPContext":
+                     cuts: Optional[Sequence[int]] = None,
+                     layout: str = "contiguous") -> "CPContext":
     """Builds the context of one batch over the ranks of a process group. Every rank
     calls this function.
 
@@ -367,6 +397,9 @@ def build_cp_context(cu_seqlens: Union[Sequence[int], torch.Tensor],
     - `conv1d_kernel_size`: only checked; a convolution uses the size of its `weight`.
     - `cuts` [R + 1]: rank r of R has tokens cuts[r] to cuts[r + 1] - 1. `None` means
       that cuts[r] is `r * T / R`, rounded down, where T is the number of all tokens.
+    - `layout`: `contiguous`, or `zigzag` as in ring attention: each sequence of n tokens
+      has 2 R ranges, range i begins at `i * n / (2 * R)`, rounded down, and rank r has
+      ranges r and 2 R - 1 - r, so that a causal mask gives all ranks equal work.
 
     Returns a `CPContext`. Raises ValueError for a wrong argument, with the value found
     and the value expected.
@@ -384,5 +417,14 @@ def build_cp_context(cu_seqlens: Union[Sequence[int], torch.Tensor],
             isinstance(conv1d_kernel_size, int) and 0 <= conv1d_kernel_size < 2 ** 31):
         raise ValueError(f"conv1d_kernel_size: found {conv1d_kernel_size!r}, expected"
                          " a whole number from 0 to 2^31 - 1")
-    return CPContext(cu, group, conv1d_kernel_size,
-                     None if cuts is None else whole(cuts, "cuts"))
+    if layout not in ("contiguous", "zigzag"):
+        raise ValueError(f"layout: found {layout!r:.40}, expected contiguous or zigzag")
+    if layout == "zigzag" and cuts is not None:
+        raise ValueError("cuts: found cuts with layout zigzag, expected None")
+    if cuts is not None:
+        cuts, R = whole(cuts, "cuts"), dist.get_world_size(group)
+        if len(cuts) != R + 1:
+            raise ValueError(f"cuts: found {len(cuts)} numbers, expected {R + 1}, one"
+                             " more than ranks")
+    cuts = "zigzag" if layout == "zigzag" else cuts
+    return CPContext(cu, group, conv1d_kernel_size, cuts)

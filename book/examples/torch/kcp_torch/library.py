@@ -43,7 +43,10 @@ lib.kcp_version.restype = lib.kcp_why.restype = C.c_char_p
 lib.kcp_stage_find.restype = C.c_void_p
 lib.kcp_plan_make.argtypes = [C.c_void_p, C.c_int, C.c_void_p, C.c_int, C.c_void_p,
                               C.c_int64, C.c_int, C.c_int, C.c_void_p]
-lib.kcp_plan_free.argtypes = [C.c_void_p]
+lib.kcp_plan_owned.argtypes = lib.kcp_plan_make.argtypes
+lib.kcp_owners_make.argtypes = [C.c_void_p, C.c_int, C.c_int, C.c_void_p, C.c_int,
+                                C.c_int64, C.c_void_p]
+lib.kcp_plan_free.argtypes = lib.kcp_owners_free.argtypes = [C.c_void_p]
 
 
 @C.CFUNCTYPE(None, C.c_char_p)
@@ -116,14 +119,24 @@ def stage(name):
 
 
 class Plan:
-    """A plan (chapter 06), and one rank's part of the plan."""
+    """A plan (chapter 06), and one rank's part of the plan. `cuts`: None, the first
+    token of each rank, or "zigzag"."""
 
     def __init__(self, cu, R, r, chunk, window, cuts):
         self.at, why = C.c_void_p(), C.c_char_p()
-        array = C.c_int64 * len(cu)
-        where = (C.c_int64 * len(cuts))(*cuts) if cuts else None
-        if lib.kcp_plan_make(C.byref(self.at), len(cu) - 1, array(*cu), R, where, 0,
-                             chunk, window, C.byref(why)):
+        array, N = (C.c_int64 * len(cu))(*cu), len(cu) - 1
+        where, make, bad = None, lib.kcp_plan_make, 0
+        if cuts == "zigzag":
+            make, where = lib.kcp_plan_owned, C.create_string_buffer(size("kcp_owners"))
+            bad = lib.kcp_owners_make(where, value("KCP_ZIGZAG"), N, array, R, 0,
+                                      C.byref(why))
+        elif cuts:
+            where = (C.c_int64 * len(cuts))(*cuts)
+        bad = bad or make(C.byref(self.at), N, array, R, where, 0, chunk, window,
+                          C.byref(why))
+        if cuts == "zigzag":
+            lib.kcp_owners_free(where)
+        if bad:
             why = (why.value or b"no memory").decode()
             about = "cuts" if "cuts" in why else "conv1d_kernel_size" if "Wc" in why \
                 else "cu_seqlens"
@@ -131,10 +144,24 @@ class Plan:
         self.context = get("kcp_plan", self.at.value, "ctx") + r * size("kcp_context")
         know = functools.partial(get, "kcp_context", self.context)
         self.begin, self.end = know("begin"), know("end")
-        self.N, self.NS, self.NC = len(cu) - 1, know("NS"), know("NC")
+        self.N, self.NS, self.NC = N, know("NS"), know("NC")
         ints = lambda name, n: list((C.c_int * n).from_address(know(name))) if n else []
         self.grid = {"cu": ints("cu", self.NS + 1), "cn": ints("cn", self.NS + 1),
                      "sc": ints("sc", self.NC)}
+
+    def tokens(self):
+        """Returns each rank's ranges (first token, end) of consecutive tokens."""
+        R, ranks = get("kcp_plan", self.at.value, "R"), []
+        seg, step = get("kcp_plan", self.at.value, "seg"), size("kcp_segment")
+        for at in range(get("kcp_plan", self.at.value, "S")):
+            know = functools.partial(get, "kcp_segment", seg + at * step)
+            while len(ranks) <= know("rank"):
+                ranks.append([])
+            a, b = know("begin"), know("end")
+            if ranks[-1] and ranks[-1][-1][1] == a:
+                a = ranks[-1].pop()[0]
+            ranks[-1].append((a, b))
+        return ranks + [[] for _ in range(R - len(ranks))]
 
     def __del__(self):
         if getattr(self, "at", None) and lib is not None:    # None: Python is ending
