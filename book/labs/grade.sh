@@ -1,7 +1,7 @@
 #!/bin/sh
 # grade.sh -- prints the points of one lab and writes JSON; exits with 0 if no point is lost.
 #
-# Book: labs/README.md, labs/STAFF.md.  Usage: make grade LAB=07 [SEED=n] [STAFF=file]
+# Book: labs.md, staff.md.  Usage: make grade LAB=07 [SEED=n] [STAFF=file]
 # LAUNCH= is the command that starts the judge's ranks, e.g. "srun -n 4"; LIMIT= is the time
 # limit of a test in seconds. rows.sh has a function for each kind of row (test).
 lab=$1 staff=$2 B=${B:-build} W=${LABWORK:-book/labs/work} MAKE=${MAKE:-make}
@@ -25,7 +25,8 @@ dir=$B/grade/$id-$(realpath "$work" | cksum | cut -d' ' -f1)
 mkdir -p "$dir" || exit 2
 exec 8>"$dir/lock"
 flock 8
-rm -rf "$dir"/*.so "$dir"/*.o "$dir"/asan "$dir"/bench "$dir"/check "$dir"/text "$dir"/with
+rm -rf "$dir"/*.so "$dir"/*.o "$dir"/asan "$dir"/bench "$dir"/check "$dir"/text "$dir"/with \
+    "$dir"/producer
 realpath "$work" >"$dir/work"
 echo "Lab $id: $(get title)"
 
@@ -54,7 +55,8 @@ add() {                                     # title points outcome note
 
 exec </dev/null
 . book/labs/rows.sh
-[ $ext = cu ] && [ -z "$NVCC" ] || held_to
+# A patch is compiled alone; `linked` builds the judge if there is a GPU.
+[ $ext = cu ] && { [ -z "$NVCC" ] || [ "$kind" = patch ]; } || held_to
 twist=$(sed -n 's/^twist *//p' "$dir/rows" | head -1)
 [ -z "$twist" ] || edited twist "$twist"
 build

@@ -3,7 +3,7 @@
 # A student's file becomes a shared object in a separate folder, LABDIR; the judge loads the
 # object into a separate process. So a file that does not compile, or that crashes, affects
 # only its own grading, and two gradings can run at once. LABWORK= is the folder of the
-# students' files. STAFF= is a file with more tests, by the staff (book/labs/STAFF.md).
+# students' files. STAFF= is a file with more tests, by the staff (book/staff.md).
 # `make grade-all DIR= LAB=NN` grades a folder of submissions. LAB= is one step, such as
 # 07c_chain (07c for short), or a number from 1 to 8 for all steps of a lab (weeks.tsv).
 

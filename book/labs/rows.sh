@@ -1,6 +1,6 @@
 # rows.sh -- functions that judge a row (a test) of a lab; grade.sh sources this file.
 #
-# Book: labs/STAFF.md.  Checked by: try.sh, tests/cli/labs.sh.  Next: check_main.c.
+# Book: staff.md.  Checked by: try.sh, tests/cli/labs.sh.  Next: check_main.c.
 # A student's file becomes dir/lab.so, which the judge loads into a separate process. The
 # verdict is the judge's exit status, whatever the student's process prints.
 # `built` is `yes`, `no` (compiler or linker error), or the reason why no row is judged.
@@ -174,7 +174,7 @@ line_of() {
 small='ulimit -f 32768; exec "$0" "$@"'
 # In a lab on the host, a process may use 4 GiB of private memory. The judge sets this
 # limit for variants; `limited` sets it for checks, exchanges, plans and launched ranks.
-# (GPU labs have no such limit: use a cgroup or a container, see STAFF.md.)
+# (GPU labs have no such limit: use a cgroup or a container, see staff.md.)
 limited="ulimit -d 4194304; $small"
 stuck='the program was at this line when it was stopped'
 last() { tail -1 "$out" | grep . || echo "it ended without a verdict"; }
@@ -265,6 +265,27 @@ no_gpus() {                           # LEAST: there are fewer GPUs than LEAST
     else add "$title" "$points" "not run" "$gpus GPUs, expected $1 or more"; fi
 }
 
+# emulated TEST: runs the producer warps of lab step 18_producer on the CPU.
+emulated() {
+    if ! command -v "${CXX:-g++}" >/dev/null; then
+        add "$title" "$points" "not run" "no C++ compiler"; return
+    fi
+    [ -x "$dir/producer" ] || timeout 120 "${CXX:-g++}" -std=c++17 -O1 -g -w -I. -Iref \
+        -DSTUDENT="\"$(realpath "$work")\"" book/labs/producer.cpp -o "$dir/producer" \
+        >"$dir/build" 2>&1 || {
+        add "$title" "$points" "no build"
+        grep error "$dir/build" | sed 's/^/   /; 6q'; lost=yes; return; }
+    sh -c "$limited" timeout -k 5 ${LIMIT:-60} "$dir/producer" "$1" >"$out" 2>&1
+    rc=$?
+    case $rc in
+        0) add "$title" "$points" ok; return ;;
+        1) add "$title" "$points" failed; sed -n 's/^  FAIL  /   /p' "$out" ;;
+        124) add "$title" "$points" "too slow" "no answer in ${LIMIT:-60} s" ;;
+        *) add "$title" "$points" crashed "signal $((rc > 128 ? rc - 128 : rc))" ;;
+    esac
+    lost=yes
+}
+
 # linked VARIANT|- option...: runs a judge that is linked with the student's object.
 linked() {
     gpus=$(nvidia-smi -L 2>/dev/null | wc -l) variant=$1 judged=$kind
@@ -345,6 +366,7 @@ here() { case $1 in /*) echo "$1" ;; *) echo "./$1" ;; esac; }
 row() {
     title=$1 points=$2 how=$3
     [ "${how# *}" != bound ] || { bound; return; }
+    case $how in *emulated*) emulated "${how##* }"; return ;; esac
     case $built in
         yes) ;;
         no) add "$title" "$points" "no build"; return ;;
