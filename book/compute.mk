@@ -3,7 +3,7 @@
 # Needs clang, lld, wasi-libc and libclang-rt-dev-wasm32; without them the page is left out.
 
 wasm_has  := $(and $(shell command -v clang),$(shell command -v wasm-ld),$(wildcard /usr/lib/wasm32-wasi/libc.a),\
-               $(wildcard /usr/lib/llvm-*/lib/clang/*/lib/wasi/libclang_rt.builtins-wasm32.a))
+               $(shell echo 'int main(void) { return 0; }' | clang --target=wasm32-wasi -x c - -o /dev/null 2>/dev/null && echo yes))
 # The forward and backward programs call page_NAME, not ref_NAME (book/compute/mutants.c).
 wasm_swap := $(foreach s,gate wy chunk affine chunk_backward wy_backward merge_backward h0,-Dkcp_ref_$s=page_$s)
 wasm_src  := $(wildcard book/compute/*.c ref/*.c comm/form/*.c comm/*.c tests/0[23457]_*/mutants.c tests/1[012]_*/mutants.c) \

@@ -51,7 +51,7 @@ const double *recorded(int with, const char *stage, const char *name, int pass, 
 static void record(const struct kcp_stage *s, const void *args)
 {
     const struct kcp_call *c = args;
-    for (int i = 0; i < s->nfields; i++) {
+    for (int i = 0; i < s->nfields && c->NS; i++) {    /* a rank may have no tokens */
         const struct kcp_field *f = &s->fields[i];
         const double *x = *(double *const *)((const char *)args + f->at);
         const int64_t n = x && field_used(f, c) ? kcp_field_numbers(c, f) : 0;

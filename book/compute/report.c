@@ -149,8 +149,8 @@ void question(void)
     if (!pick.mutant)
         return;
     const struct kcp_variant *m = mutants[pick.mutant - 1];
-    put("<h2>Mutant %s %s</h2><p>%s. <b>Predict: which of these checks is the first to "
-        "fail?</b></p><div class=guess>", m->stage, m->name, m->why);
+    put("<h2>Mutant %s %s</h2><p>Its mistake: %s. <b>Predict: which of these checks is "
+        "the first to fail?</b></p><div class=guess>", m->stage, m->name, m->why);
     for (int g = 1; g <= NONE; g++)
         put("<label><input type=radio name=guess value=%d%s> %s</label>", g,
             g == pick.guess ? " checked" : "", check_name(g));
