@@ -1,4 +1,4 @@
-# proxy.mk -- finds missing proxy fences in PTX, and compiles kernels with random sleeps.
+# proxy.mk -- finds missing proxy fences in PTX; compiles kernels with sleeps, without waits.
 
 ifneq ($(filter sm_90a,$(ARCH)),)
 ifneq ($(CUDA_HOME),none)
@@ -21,6 +21,18 @@ asleep = $(filter-out $(patsubst $B/jitter/%,$B/%,$(jitter_obj)),$(core)) \
 $B/kcp-check-jitter: $(call asleep,$(jitter_obj)) $(list_at)
 	@echo "  link $@"
 	@$(CC) $(LDFLAGS) $(filter %.o,$^) $(LDLIBS) $(cuda_ldlibs) -o $@
+# Compiles kernels with sleeps, of which one wait can be left out (cuda/tile/omit.cuh).
+omit_obj := $(patsubst %.cu,$B/omit/%.cu.o,$(hopper) $(wildcard cuda/1[5-7]*/*.cu))
+$B/omit/%.cu.o: %.cu $(nvcc_at)
+	@mkdir -p $(@D)
+	@echo "  nvcc $< with sleeps, without one wait"
+	@$(nvcc) $(NVFLAGS) -DKCP_JITTER -DKCP_OMIT -gencode arch=compute_90a,code=sm_90a \
+	  -MMD -MP -MF $(@:.o=.d) -c $< -o $@
+$B/kcp-check-omit: $(filter-out $(patsubst $B/omit/%,$B/%,$(omit_obj)),$(core)) $(omit_obj) \
+  $B/tests/proxy/omit.o $(list_at)
+	@echo "  link $@"
+	@$(CC) $(LDFLAGS) $(filter %.o,$^) -Wl,--wrap=cudaLaunchKernelExC,--wrap=__cudaLaunchKernel \
+	  $(LDLIBS) $(cuda_ldlibs) -o $@
 ifneq ($(WITHOUT),)
 lacking = $(or $(wildcard $(WITHOUT)/$(patsubst $B/jitter/%,%,$1)),$1)
 $(WITHOUT)/kcp-check: $(call asleep,$(foreach o,$(jitter_obj),$(call lacking,$o)))

@@ -36,4 +36,9 @@ static __device__ __forceinline__ void cluster_sync(void)
                      : "memory");
 }
 
+#ifdef KCP_OMIT
+#define mbarrier_arrive_cluster OMIT(mbarrier_arrive_cluster)
+#define cluster_sync OMIT(cluster_sync)
+#endif
+
 #endif

@@ -36,6 +36,11 @@ template <int left>
 static __device__ __forceinline__ void cp_async_wait(void)
 {
     asm volatile("cp.async.wait_group %0;" ::"n"(left) : "memory");
+    jitter();
 }
+
+#ifdef KCP_OMIT
+#define cp_async_wait OMIT(cp_async_wait)
+#endif
 
 #endif

@@ -1,7 +1,7 @@
 // jitter.cuh -- random sleeps for a build that exposes races (no code in other builds).
 // Book: chapter 18, "Real world".
 // Checked by: tests/cli/jitter.sh, in which a kernel that lacks a wait must fail.
-// Next: cp_async.cuh.
+// Next: omit.cuh.
 //
 // With KCP_JITTER defined, most waits, arrivals, copies and barriers of cuda/tile/
 // sleep at random, each warp separately. A warp that lacks a wait then reads data that
@@ -25,5 +25,6 @@ static __device__ __forceinline__ void jitter(int few = 3)
 #else
 static __device__ __forceinline__ void jitter(int few = 3) { (void)few; }
 #endif
+#include "omit.cuh"
 
 #endif

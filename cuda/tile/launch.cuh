@@ -65,6 +65,11 @@ static __device__ __forceinline__ void griddepcontrol_launch_dependents(void)
 static __device__ __forceinline__ void griddepcontrol_wait(void)
 {
     asm volatile("griddepcontrol.wait;" ::: "memory");
+    jitter();
 }
+
+#ifdef KCP_OMIT
+#define griddepcontrol_wait OMIT(griddepcontrol_wait)
+#endif
 
 #endif

@@ -4,18 +4,27 @@
 #ifndef KCP_TILE_NAMED_BARRIER_CUH
 #define KCP_TILE_NAMED_BARRIER_CUH
 
+#include "jitter.cuh"
+
 // bar.sync on barrier `id` (1 to 15; 0 is __syncthreads): waits until `threads`
 // threads, a multiple of 32, have arrived. After bar.sync, each of these threads sees
 // what the other threads wrote before arriving.
 static __device__ __forceinline__ void named_barrier_sync(int id, int threads)
 {
+    jitter();
     asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
 // bar.arrive: counts this warp's threads as arrived, and returns without waiting.
 static __device__ __forceinline__ void named_barrier_arrive(int id, int threads)
 {
+    jitter();
     asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
+
+#ifdef KCP_OMIT
+#define named_barrier_sync OMIT(named_barrier_sync)
+#define named_barrier_arrive OMIT(named_barrier_arrive)
+#endif
 
 #endif

@@ -4,6 +4,8 @@
 #ifndef KCP_TILE_PROXY_CUH
 #define KCP_TILE_PROXY_CUH
 
+#include "jitter.cuh"
+
 // fence.proxy.async.shared::cta, called by each thread before the barrier or arrival
 // after which wgmma or TMA may start. Threads and the asynchronous proxy (wgmma, TMA)
 // access shared memory on different paths. The fence makes the thread's writes,
@@ -13,5 +15,9 @@ static __device__ __forceinline__ void fence_proxy_async(void)
 {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
+
+#ifdef KCP_OMIT
+#define fence_proxy_async OMIT(fence_proxy_async)
+#endif
 
 #endif

@@ -42,6 +42,7 @@ static __device__ __forceinline__ void tma_store_1d(void *to, const void *from,
 static __device__ __forceinline__ void tma_store_wait_read(void)
 {
     asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+    jitter();
 }
 
 // cp.async.bulk.multicast, called by one thread of a cluster of two blocks: copies to
@@ -148,5 +149,10 @@ static __device__ __forceinline__ void mbarrier_fence_init(void)
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     fence_proxy_async();
 }
+
+#ifdef KCP_OMIT
+#define tma_store_wait_read OMIT(tma_store_wait_read)
+#define mbarrier_fence_init OMIT(mbarrier_fence_init)
+#endif
 
 #endif

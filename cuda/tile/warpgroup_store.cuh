@@ -74,4 +74,8 @@ static __device__ __forceinline__ void warpgroup_add_rows_async(
                                smem_desc_mn_major(X) + c * DESC_STEP_MN_MAJOR);
 }
 
+#ifdef KCP_OMIT
+#define warpgroup_sync OMIT(warpgroup_sync)
+#endif
+
 #endif

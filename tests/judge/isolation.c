@@ -22,7 +22,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-int isolation_off;
+int isolation_off, isolation_start = 10;
 
 static struct isolated *runner;                /* NULL: trials run in this process */
 
@@ -177,16 +177,16 @@ static void close_socket(struct isolated *x)
     x->pid = 0;
 }
 
-/* Returns a trial's time limit in seconds: --limit, plus 10 s for a new process, plus 1
- * s per 50 MB of arrays. The limit is shorter if earlier runs have timed out. */
+/* Returns a trial's time limit in seconds: --limit, plus 1 s per 50 MB of arrays, plus
+ * isolation_start for a new process. After time-outs the limit is shorter. */
 static double seconds_for(const struct isolated *x, const struct trial *t, int fresh)
 {
     double bytes = 0;
     for (int r = 0; r < t->R; r++)
         for (int i = 0; i < t->rank[r].n; i++)
             bytes += (double)t->rank[r].buffer[i].bytes;
-    return fmin(isolation_limit, isolated_seconds_left(x)) + (fresh ? 10 : 0) +
-           bytes / 50e6;
+    return fmin(isolation_limit, isolated_seconds_left(x)) +
+           (fresh ? isolation_start : 0) + bytes / 50e6;
 }
 
 int isolated_trial(struct trial *t, char *why, size_t n)

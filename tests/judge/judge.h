@@ -285,6 +285,7 @@ const struct kcp_variant *variant_load(const char *path, char *why, size_t n);
 /* ---- isolation.c: a variant in a separate process */
 extern int isolation_off;                     /* --here: run all in this process */
 extern int isolation_limit;                   /* seconds per run; 0: no limit */
+extern int isolation_start;                   /* more seconds, to start a process: 10 */
 
 /* ---- report.c */
 struct kcp_report {

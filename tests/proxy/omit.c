@@ -1,0 +1,139 @@
+/* omit.c -- judges a kernel on one case, each time without another of its waits.
+ *
+ * Book: chapter 18, "Real world".  Checked by: omit.py, which starts this program.
+ * Next: ../../cuda/tile/omit.cuh.
+ *
+ * Usage: kcp-check-omit STAGE VARIANT CASE RUNS LIMIT. Reads places (omit.cuh) from
+ * stdin, one per line, and prints a line "place, verdict, reason" for each. Place
+ * 4294967295 omits nothing, and marks the places that run in the file KCP_OMIT_MARKS.
+ * Each place runs in a new process, up to RUNS times. The linker sends every launch of
+ * a kernel through this file (--wrap), because the variables of omit.cuh must be set
+ * in the process that launches.
+ */
+#include "tests/judge/isolation.h"
+
+#include <cuda_runtime_api.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { OBJECTS = 64, MARKS = 1 << 20 };
+struct omission {
+    unsigned place;
+    unsigned char *reached;
+};
+static const void *variable[OBJECTS];
+static int variables;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+int kcp_omission_add(const void *symbol);
+cudaError_t __real_cudaLaunchKernelExC(const cudaLaunchConfig_t *c, const void *kernel,
+                                       void **arguments);
+cudaError_t __wrap_cudaLaunchKernelExC(const cudaLaunchConfig_t *c, const void *kernel,
+                                       void **arguments);
+cudaError_t __real___cudaLaunchKernel(cudaKernel_t kernel, struct dim3 grid,
+                                      struct dim3 block, void **arguments,
+                                      size_t bytes, cudaStream_t stream);
+cudaError_t __wrap___cudaLaunchKernel(cudaKernel_t kernel, struct dim3 grid,
+                                      struct dim3 block, void **arguments,
+                                      size_t bytes, cudaStream_t stream);
+
+static void stop_if(int bad, const char *what)
+{
+    if (!bad) return;
+    fprintf(stderr, "kcp-check-omit: %s failed\n", what);
+    _exit(3);
+}
+
+/* Returns the GPU's address of the file's bytes. */
+static unsigned char *marks_of(const char *path)
+{
+    void *here, *there;
+    const int file = open(path, O_RDWR | O_CREAT, 0600);
+    stop_if(file < 0 || ftruncate(file, MARKS), path);
+    here = mmap(NULL, MARKS, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    stop_if(here == MAP_FAILED, "mmap");
+    stop_if(cudaHostRegister(here, MARKS, cudaHostRegisterMapped), "cudaHostRegister");
+    stop_if(cudaHostGetDevicePointer(&there, here, 0), "cudaHostGetDevicePointer");
+    close(file);
+    return there;
+}
+
+static void set_variables(void)
+{
+    const char *place = getenv("KCP_OMIT"), *marks = getenv("KCP_OMIT_MARKS");
+    const struct omission o = { place ? (unsigned)strtoul(place, NULL, 10) : 0,
+                                marks ? marks_of(marks) : NULL };
+    stop_if(o.place == ~0u && !marks, "KCP_OMIT_MARKS=: no file; marking");
+    for (int i = 0; i < variables; i++)
+        stop_if(cudaMemcpyToSymbol(variable[i], &o, sizeof o, 0,
+                                   cudaMemcpyHostToDevice), "cudaMemcpyToSymbol");
+}
+
+int kcp_omission_add(const void *symbol)
+{
+    if (variables == OBJECTS) abort();
+    variable[variables++] = symbol;
+    return variables;
+}
+
+cudaError_t __wrap_cudaLaunchKernelExC(const cudaLaunchConfig_t *c, const void *kernel,
+                                       void **arguments)
+{
+    pthread_once(&once, set_variables);
+    return __real_cudaLaunchKernelExC(c, kernel, arguments);
+}
+
+cudaError_t __wrap___cudaLaunchKernel(cudaKernel_t kernel, struct dim3 grid,
+                                      struct dim3 block, void **arguments,
+                                      size_t bytes, cudaStream_t stream)
+{
+    pthread_once(&once, set_variables);
+    return __real___cudaLaunchKernel(kernel, grid, block, arguments, bytes, stream);
+}
+
+/* The outcome in one word. Different bits in a repeated run count as wrong values. */
+static const char *word_of(const struct verdict *t)
+{
+    if (t->outcome == PASS || t->outcome == MARGINAL) return "unseen";
+    if (t->outcome != FAIL) return "not-run";
+    if (strstr(t->why, "time limit") || strstr(t->why, "time-outs")) return "hang";
+    return is_wrong(&t->worst) || strstr(t->why, "differs") ? "values" : "error";
+}
+
+int main(int argc, char **argv)
+{
+    char line[64], why[160] = "";
+    struct kcase k;
+    const struct kcp_variant *v = NULL;
+    const struct kcp_stage *s = argc == 6 ? stage_find(argv[1]) : NULL;
+    if (!s || !kcp_variants(argv[1], argv[2], &v, 1) ||
+        case_parse(argv[3], &k, why, sizeof why)) {
+        fprintf(stderr, "usage: kcp-check-omit STAGE VARIANT CASE RUNS LIMIT: %s\n",
+                why);
+        return 2;
+    }
+    memory_settle();
+    case_repeats = atoi(argv[4]) - 1;
+    isolation_limit = atoi(argv[5]);
+    isolation_start = isolation_limit;
+    while (fgets(line, sizeof line, stdin)) {
+        struct isolated x = { .stage = s, .variant = v, .list = &k };
+        struct verdict t = { .outcome = SKIP };
+        line[strcspn(line, "\n")] = 0;
+        setenv("KCP_OMIT", line, 1);
+        repeats_begin();
+        isolated_case(&x, 0, v->storage, &t);
+        why[0] = 0;
+        const int late = isolated_end(&x, why, sizeof why);
+        if (late && t.outcome != FAIL) printf("%s\terror\t%s\n", line, why);
+        else printf("%s\t%s\t%s %s %.1e\n", line, word_of(&t), t.why, t.worst.field,
+                    t.worst.err);
+        fflush(stdout);
+    }
+    return 0;
+}

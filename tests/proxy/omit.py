@@ -1,0 +1,212 @@
+#!/usr/bin/env python3
+# omit.py -- leaves out each wait of the kernels in turn; the judge must see each one.
+#
+# Book: chapter 18, "Real world".  Checked by: itself: with no place left out, every case
+# must pass.  Next: omit.c.
+#
+#   make build/kcp-check-omit && python3 tests/proxy/omit.py [BUILD]      writes OUT/omit.tsv
+#
+# A place is a use of a wait, arrival, fence or barrier of cuda/tile/ (omit.cuh). For each
+# path below, the program finds the places that run in the path's case. Then it judges
+# the case without one place, with random sleeps, RUNS (20) times or until a run fails. The
+# LIMIT (5) of one run is in seconds. JOBS (12) processes share the GPU. The program ends
+# after TIME (380) and lists the places that it did not reach. A line of omit.tsv has
+# the place, the path, the verdict (values, hang, error, unseen) and the reason.
+#
+# unseen.tsv says for each place that no case shows which ordering protects it. The exit
+# status is 1 if a case fails without omission, if a place is unseen or did not run and is
+# not in that list, or if more than one in ten is in that list. wgmma_fence and wgmma_wait
+# are no places: if they are missing, ptxas inserts them and prints C7517 or C7519.
+import collections
+import concurrent.futures
+import glob
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+MARK, MARKS = 0xffffffff, 1 << 20
+NAMES = ("mbarrier_arrive warp_arrive mbarrier_wait mbarrier_arrive_expect_tx mbarrier_test "
+         "cp_async_mbarrier_arrive named_barrier_sync named_barrier_arrive "
+         "mbarrier_arrive_cluster cluster_sync fence_proxy_async tma_store_wait_read "
+         "mbarrier_fence_init cp_async_wait warpgroup_sync griddepcontrol_wait "
+         "__syncthreads").split()
+Path = collections.namedtuple("Path", "name stage variant case")
+USE = "l2norm h0 dht beta=sigmoid C=64 "
+SMALL = USE + "H=1 HV=2 K=128 V=128 lengths=400,130,65 "
+PATHS = [
+    Path("forward_kda", "08", "v3_prepare_scan", "live kda gate=softplus " + SMALL),
+    Path("forward_gdn", "08", "v3_prepare_scan", "live gdn gate=softplus " + SMALL),
+    Path("forward_strips", "08", "v3_prepare_scan",
+         "live kda gate=softplus strip=2 " + SMALL),
+    Path("forward_ranks", "08", "v3_prepare_scan", "live kda gate=softplus R=2 chain " + SMALL),
+    Path("forward_walk", "08", "v3_prepare_scan", "live gdn gate=softplus R=2 chain strip=4 "
+         "walk=sequential H=1 HV=4 K=128 V=128 lengths=1000 " + USE),
+    Path("forward_wide", "08", "v3_prepare_scan",
+         "live kda gate=softplus H=10 HV=70 K=128 V=128 lengths=150 " + USE),
+    Path("forward_wide_gdn", "08", "v3_prepare_scan",
+         "live gdn gate=softplus H=10 HV=70 K=128 V=128 lengths=150 " + USE),
+    Path("forward_one_kda", "08", "v5_one_kernel", "live kda gate=bounded " + SMALL),
+    Path("forward_one_gdn", "08", "v5_one_kernel", "live gdn gate=bounded " + SMALL),
+    Path("backward_kda", "13", "v4_scans_finish", "live kda gate=softplus " + SMALL),
+    Path("backward_gdn", "13", "v4_scans_finish", "live gdn gate=softplus " + SMALL),
+    Path("backward_ranks", "13", "v4_scans_finish",
+         "live kda gate=softplus R=2 chain " + SMALL),
+    Path("backward_one", "13", "v5_steps", "live kda gate=bounded " + SMALL),
+    Path("spike", "15", "v2_mma", "live kda spike H=1 HV=2 K=64 V=64 C=64 lengths=300 dht "
+         "h0 masks=1"),
+    Path("dplr", "16", "v2_tiles", "live dplr H=1 HV=2 K=64 V=64 C=64 lengths=300,33 h0 dht"),
+    Path("gdn2", "16", "v2_tiles", "live gdn2 H=1 HV=2 K=64 V=64 C=64 lengths=300,33 h0 dht"),
+    Path("ladder_async", "17", "v5_async", "live kda H=2 K=128 V=128 C=64 lengths=500"),
+    Path("ladder_wgmma", "17", "v7_wgmma", "live kda H=2 K=128 V=128 C=64 lengths=500"),
+    Path("ladder_tma", "17", "v8_tma", "live kda H=2 K=128 V=128 C=64 lengths=500"),
+]
+
+
+def number(name, file, line):
+    """The place's number, as in omit.cuh: FNV-1a of name, file and the line's digits."""
+    h = 0x811c9dc5
+    for c in name.encode() + "/".join(file.split("/")[-2:]).encode():
+        h = (h ^ c) * 0x01000193 & 0xffffffff
+    while line:
+        h = (h ^ line % 10) * 0x01000193 & 0xffffffff
+        line //= 10
+    return h
+
+
+def all_places():
+    """Returns, by number, (file, line, name, code) of each use in the source."""
+    places = {}
+    use = re.compile(r"(?<!\w)(%s)\s*(?:<\w+>)?\(" % "|".join(NAMES))
+    for file in sorted(glob.glob(ROOT + "/cuda/**/*.cu*", recursive=True)):
+        short = os.path.relpath(file, ROOT)
+        if not re.match(r"cuda/(tile|1[4-8])", short):
+            continue
+        with open(file, encoding="utf-8") as f:
+            lines = f.read().splitlines()
+        # A use before the macro, in the file that defines the macro, is no place.
+        defined = [s.split()[1] for s in lines if re.match(r"#define \w+ OMIT\(", s)]
+        for i, text in enumerate(lines, 1):
+            code = text.split("//")[0]
+            if "static __device__" in code or code.startswith("#"):
+                continue
+            for name in use.findall(code):
+                if name not in defined:
+                    n = number(name, short, i)
+                    old = places.setdefault(n, (short, i, name, code.strip()))
+                    if old[:2] != (short, i):
+                        sys.exit("omit.py: %s and %s:%d have one number" % (old, short, i))
+    return places
+
+
+def judge(build, path, numbers, marks, deadline):
+    """Judges the path's case without each place; yields (number, verdict, reason)."""
+    env = dict(os.environ, KCP_OMIT_MARKS=marks)
+    command = [build + "/kcp-check-omit", path.stage, path.variant, path.case,
+               os.environ.get("RUNS", "20"), os.environ.get("LIMIT", "5")]
+    left = max(1, deadline - time.time())
+    try:
+        run = subprocess.run(command, input="".join("%d\n" % n for n in numbers),
+                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                             env=env, timeout=left, check=False, errors="replace")
+        text = run.stdout
+    except subprocess.TimeoutExpired as e:
+        text = (e.stdout or b"").decode(errors="replace")
+    rows = [line.split("\t") for line in text.splitlines() if line.count("\t") == 2]
+    lost = [s for s in text.splitlines() if s.count("\t") != 2]
+    return [(int(r[0]), r[1], r[2]) for r in rows], " ".join(lost[-1:])
+
+
+def reached_by(build, path, folder, deadline):
+    """Runs the case with no place left out. Returns its verdict and the places it marks."""
+    marks = "%s/%s" % (folder, path.name)
+    rows, lost = judge(build, path, [MARK], marks, deadline)
+    verdict, why = rows[0][1:] if rows else ("not run", lost)
+    if not os.path.exists(marks):
+        return verdict, why, set()
+    with open(marks, "rb") as f:
+        data = f.read()
+    return verdict, why, {i for i, x in enumerate(data) if x}
+
+
+def explained():
+    """Returns the rows of unseen.tsv by (file, name, code)."""
+    with open(ROOT + "/tests/proxy/unseen.tsv", encoding="utf-8") as f:
+        rows = [line.rstrip("\n").split("\t") for line in f][1:]
+    return {tuple(r[:3]): r[3] for r in rows}
+
+
+def main(arguments):
+    build = arguments[0] if arguments else ROOT + "/build"
+    out = os.environ.get("OUT") or build
+    if not os.access(build + "/kcp-check-omit", os.X_OK):
+        sys.exit("omit.py: %s/kcp-check-omit not found: make it first" % build)
+    began = time.time()
+    deadline = began + float(os.environ.get("TIME", "380"))
+    pool = concurrent.futures.ThreadPoolExecutor(int(os.environ.get("JOBS", "12")))
+    places, bad = all_places(), 0
+    only = re.compile(os.environ.get("ONLY", ""))
+    paths = [p for p in PATHS if only.search(p.name)]
+    by_mark = {n % MARKS: n for n in places}
+    if len(by_mark) != len(places):
+        sys.exit("omit.py: two places share a mark")
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        found = list(pool.map(lambda p: reached_by(build, p, folder, deadline), paths))
+        todo, at = {}, {}
+        for path, (verdict, why, marks) in zip(paths, found):
+            unknown = [m for m in marks if m not in by_mark]
+            print("%-18s %-7s %3d places%s%s" % (
+                path.name, "passes" if verdict == "unseen" else "FAILS", len(marks),
+                "" if verdict == "unseen" else ": %s %s" % (verdict, why),
+                ", %d unknown" % len(unknown) if unknown else ""), flush=True)
+            bad += verdict != "unseen" or bool(unknown)
+            if verdict == "unseen":
+                todo[path] = [by_mark[m] for m in sorted(marks) if m in by_mark]
+        # A place runs in its first path; if that does not show it, in the next path.
+        seen, rows = {}, []
+        while any(todo.values()) and time.time() < deadline:
+            batch, taken = [], set()
+            for path in todo:
+                mine = [n for n in todo[path] if n not in seen and n not in taken]
+                todo[path] = [n for n in todo[path] if n not in seen and n not in mine]
+                taken.update(mine)
+                batch += [(path, mine[i:i + 6]) for i in range(0, len(mine), 6)]
+            jobs = {pool.submit(judge, build, path, part, folder + "/none", deadline): path
+                    for path, part in batch}
+            for job in concurrent.futures.as_completed(jobs):
+                for n, verdict, why in job.result()[0]:
+                    rows.append((n, jobs[job].name, verdict, why))
+                    at.setdefault(n, []).append(verdict)
+                    if verdict in ("values", "hang", "error"):
+                        seen[n] = verdict
+        reached = {by_mark[m] for _, _, marks in found for m in marks if m in by_mark}
+    reasons, left, count = explained(), [], collections.Counter()
+    with open(out + "/omit.tsv", "w", encoding="utf-8") as f:
+        print("file", "line", "name", "path", "verdict", "reason", "code", sep="\t", file=f)
+        for n, path, verdict, why in sorted(rows, key=lambda r: (places[r[0]][:2], r[1])):
+            print(*places[n][:3], path, verdict, why.strip(), places[n][3], sep="\t", file=f)
+    for n in sorted(places, key=lambda n: places[n][:2]):
+        file, line, name, code = places[n]
+        verdict = seen.get(n) or (
+            "explained" if (file, name, code) in reasons else
+            "unseen" if n in at else "not judged" if n in reached else "not reached")
+        count[verdict] += 1
+        if verdict not in ("values", "hang", "error", "explained"):
+            left.append("%s:%d: %s: %s" % (file, line, verdict, code))
+    print("\n".join(left))
+    total = sum(v for k, v in count.items() if k != "not reached")
+    bad += count["unseen"] + count["not judged"] + count["not reached"] + \
+        (10 * count["explained"] > total)
+    print("omit.py: %d places ran: %d rejected by values, %d by a hang, %d by an error; %d "
+          "unseen and explained, %d unseen, %d not judged; %d never ran; %d s" % (
+              total, count["values"], count["hang"], count["error"], count["explained"],
+              count["unseen"], count["not judged"], count["not reached"],
+              time.time() - began))
+    sys.exit(bad > 0)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
