@@ -55,8 +55,9 @@ add() {                                     # title points outcome note
 
 exec </dev/null
 . book/labs/rows.sh
-# A patch is compiled alone; `linked` builds the judge if there is a GPU.
-[ $ext = cu ] && { [ -z "$NVCC" ] || [ "$kind" = patch ]; } || held_to
+# A kernel needs the judge only if there is a GPU, unless it is linked with the library.
+no_gpu() { [ "$kind" = patch ] && ! nvidia-smi -L >/dev/null 2>&1; }
+[ $ext = cu ] && { [ -z "$NVCC" ] || no_gpu; } || held_to
 twist=$(sed -n 's/^twist *//p' "$dir/rows" | head -1)
 [ -z "$twist" ] || edited twist "$twist"
 build

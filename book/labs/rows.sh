@@ -243,7 +243,8 @@ speed() {
         *) mine=lab least=1; set -- --stage "${stage%%_*}" "$@" ;;
     esac
     [ "$gpus" -ge $least ] || { no_gpus $least; return; }
-    J=$B HOST= make_it "$dir/bench"
+    on_gpus
+    make_it "$dir/bench"
     timeout ${LIMIT:-300} "$dir/bench" "$@" >"$out" 2>"$out.err"
     rc=$?
     # kcp-bench's columns: stage, pass (if any), variant, time; over ranks: stage, variant, form, time.
@@ -259,6 +260,12 @@ speed() {
     if [ $rc != 0 ] || [ -z "$said" ]
     then add "$title" "$points" failed "status $rc of kcp-bench"
     else add "$title" "$points" "${said%% *}" "${said#* }"; fi
+}
+on_gpus() {                           # from here on the judge has the kernels
+    [ "$J" != "$B" ] || return 0
+    J=$B HOST=
+    flock "$B/grade.lock" $MAKE --no-print-directory -s -j"$(nproc)" B="$B" lab-judge \
+        >"$dir/build" 2>&1
 }
 no_gpus() {                           # LEAST: there are fewer GPUs than LEAST
     if [ "$1" = 1 ]; then add "$title" "$points" "not run" "compiled, not run: no GPU"
@@ -292,7 +299,7 @@ linked() {
     shift
     case " $* " in
         *" nccl "*) [ "$gpus" -gt 1 ] || { no_gpus 2; return; }
-            J=$B HOST=
+            on_gpus
             set -- "$@" --ranks "$gpus" ;;
         *" --device "*) [ "$gpus" -gt 0 ] || { no_gpus 1; return; } ;;
     esac
