@@ -8,13 +8,13 @@
 
 bk         := build/book
 include book/compute.mk
-# Chapters in reading order, by parts. idea.md is first; users, labs, staff and compute are last.
+# Chapters in reading order, by parts. idea.md is first; users, models, labs, staff and compute are last.
 page        = $(basename $(notdir $(wildcard $(addprefix book/,$(addsuffix -*.md,$1)))))
 part1      := $(call page,00 01 02 03 04 05 06 07 08 09 10 11 12 13)
 part2      := $(call page,17 T 18)
 part3      := $(call page,14 20)
 part4      := $(call page,15 16 19 A B)
-chapters   := idea $(part1) $(part2) $(part3) $(part4) users labs staff $(if $(wasm_has),compute)
+chapters   := idea $(part1) $(part2) $(part3) $(part4) users models labs staff $(if $(wasm_has),compute)
 bookcode   := $(sort $(wildcard ref/*.[ch] ref/*/*.[ch] ref/stages/*.def ref/core/*.def comm/*.[ch] comm/*/*.[ch] tests/*/*.[ch] bench/*/*.[ch] book/examples/plugins/*.c bench/*.cu bench/*/*.cu \
               cuda/*/*.h cuda/*/*.c cuda/*/*.cu cuda/*/*.cuh cuda/*/*/*.h cuda/*/*/*.cu cuda/*/*/*.cuh book/*.[ch] book/figures/*.cu book/parts.py book/figures/*.py book/examples/*.[ch] book/examples/*.cu book/labs/*.c book/labs/*.cpp book/compute/*.[ch]))
 # A figure is a function in book/figures/ with a row in book/data/figures.tsv.
@@ -152,7 +152,7 @@ $(bk)/index.html: $(chapters:%=book/%.md) book/index.md book/toc.sh $(bk)/page.h
 	   echo; sh book/toc.sh '' idea; \
 	   sh book/toc.sh 'Part I: The mathematics (14 hours)' $(part1); sh book/toc.sh 'Part II: One GPU (10 hours)' $(part2); \
 	   sh book/toc.sh 'Part III: Many GPUs (4 hours)' $(part3); sh book/toc.sh 'Part IV: More of the family (6 hours)' $(part4); \
-	   sh book/toc.sh 'Using the library (1 hour)' users; sh book/toc.sh 'Labs (8 to 24 hours per lab)' labs staff; \
+	   sh book/toc.sh 'Using the library (1 hour)' users models; sh book/toc.sh 'Labs (8 to 24 hours per lab)' labs staff; \
 	   $(if $(wasm_has),sh book/toc.sh 'Experiments' compute;) \
 	   echo; sed -n 's/^the book/The book/p' $(bk)/coverage.txt | sed 's/$$/./; s/ %/\\ %/g'; } | pandoc -f markdown --template $(bk)/page.html -o $@
 
