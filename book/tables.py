@@ -496,12 +496,14 @@ def form_table(d):
                     key=lambda r: (stages.index(r.stage), r.ranks)):
         key = r.case, r.way, r.variant, r.gpus(), plan_of(r)
         groups.setdefault(key, {})[r.form] = r
-    p.add("| case | pass | GPUs | plan | all-gather | chain | chain over windows "
-          "| pipeline | scan |",
-          "|:-----------|:----|--:|:----------|-----:|-----:|-----:|-----:|-----:|")
+    forms = sorted({form for at in groups.values() for form in at})
+    titles = {"all_gather": "all-gather", "chain_window": "chain over windows"}
+    p.add("| case | pass | GPUs | plan | %s |"
+          % " | ".join(titles.get(form, form) for form in forms),
+          "|:-----------|:----|--:|:----------|" + "-----:|" * len(forms))
     for (case, way, _, gpus, plan), at in groups.items():
         cells = []
-        for r in map(at.get, "all_gather chain chain_window pipeline scan".split()):
+        for r in map(at.get, forms):
             exchange = "%s(%s)" % (NB, ms(r.exchange)) if r and r.main else ""
             cells.append(ms(r.us) + exchange if r else None)
         head = case, way, gpus

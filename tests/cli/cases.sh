@@ -37,6 +37,8 @@ little_memory=true
 (ulimit -v 2000000; exec "$B/kcp-run" --version) >/dev/null 2>&1 &&
     little_memory='ulimit -v 2000000'
 
+forms=$("$B/kcp-run" --help | sed -n 's/^ *--form //p' | tr '|' ' ')
+
 set_program() {        # NAME: sets $program, and $exe (empty if the program was not built)
     program=${1%%:*} exe=$B/$program more=
     case $1 in

@@ -102,7 +102,9 @@ for model in kda gdn; do
     {
     gives one $all
     for ranks in 2 8; do
-        for form in all_gather pipeline "pipeline --blocks 3" chain; do
+        # Form scan gives other bits.
+        for form in $("$run" --help | sed -n 's/^ *--form //p' | tr '|' '\n' |
+                grep -v scan) "pipeline --blocks 3"; do
             gives dev $all --ranks $ranks --form $form; alike dev one 0
         done
         KCP_WINDOWS=1; export KCP_WINDOWS

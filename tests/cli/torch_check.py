@@ -664,7 +664,7 @@ def ranks():
     R, name = world.size(), f"{world.size()} ranks"
     for i, (what, cu, sizes, o) in enumerate(CASES):
         # Two cases (on CPUs KDA and GDN) run with all exchange forms, the others with one.
-        for form in FORMS if i in (3, 6) else (FORMS[i % 4],):
+        for form in FORMS if i in (3, 6) else (FORMS[i % len(FORMS)],):
             one_case(f"{what}, {form}, {name}", 40 + i, cu, sizes, o, form, world,
                      chunk=64 if CUDA else 16)
     uneven = [0] * (R - 1) + [cu[-1] // 2, cu[-1]]

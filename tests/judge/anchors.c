@@ -19,7 +19,7 @@ static const struct { const char *stages; int wide; const char *words; } rows[] 
 
 struct anchors {
     struct kcase *list;
-    int n, first, ranks, wide;
+    int n, first, ranks, wide, next;       /* next: form of the next word NEXT */
     uint64_t seed;
 };
 
@@ -29,12 +29,20 @@ static int is(const struct kcp_stage *s, const char *list)
     return strstr(list, number) != NULL;
 }
 
-/* Replaces each occurrence of `word` in `text` by the text `by`. */
-static void replace(char *text, const char *word, const char *by)
+/* Replaces the first occurrence of `word` in `text` by the text `by`, or returns 0. */
+static int replace_one(char *text, const char *word, const char *by)
 {
     const size_t n = strlen(word), more = strlen(by);
-    for (char *at; (at = strstr(text, word)); memcpy(at, by, more))
-        memmove(at + more, at + n, strlen(at + n) + 1);
+    char *at = strstr(text, word);
+    if (!at) return 0;
+    memmove(at + more, at + n, strlen(at + n) + 1);
+    memcpy(at, by, more);
+    return 1;
+}
+
+static void replace(char *text, const char *word, const char *by)
+{
+    while (replace_one(text, word, by)) continue;
 }
 
 static int alternatives(const char *list)
@@ -111,6 +119,8 @@ static void add_cases(struct anchors *a, const char *text)
     char chosen[2000], *rest;
     for (int i = 0; i < repeats_of(text); i++) {
         choose(text, i, chosen);
+        while (replace_one(chosen, "NEXT", kcp_form_names[a->next % KCP_FORMS]))
+            a->next++;
         rest = NULL;
         for (char *w = strtok_r(chosen, ";", &rest); w; w = strtok_r(NULL, ";", &rest))
             if (!strcmp(w, "empty")) add_empty_rank(a);
@@ -119,6 +129,7 @@ static void add_cases(struct anchors *a, const char *text)
 }
 
 enum { FOUR_FORMS = 4 };
+#define FORM_ALTERNATIVE(number, name) "|" #name
 
 struct kcase *cases_anchors(const struct kcp_stage *s, int wide, uint64_t seed,
                             int ranks, int first, int *n)
@@ -126,7 +137,8 @@ struct kcase *cases_anchors(const struct kcp_stage *s, int wide, uint64_t seed,
     struct anchors a = { .first = first, .ranks = s->ranks ? ranks : 1,
                          .seed = seed, .wide = wide };
     const char *options = s->oracle ? "" : "l2norm beta=sigmoid gate=softplus";
-    char models[200] = "{";
+    char models[200] = "{", forms[] = KCP_FORM_LIST(FORM_ALTERNATIVE) "}";
+    forms[0] = '{';
     models_text(s, "|", models + 1, sizeof models - 2);
     strcat(models, "}");
     if (s->facts & KCP_SPIKES) options = "spike masks=1 D=3";
@@ -139,6 +151,7 @@ struct kcase *cases_anchors(const struct kcp_stage *s, int wide, uint64_t seed,
             replace(text, "MODEL", models);
             replace(text, "OPTIONS", options);
             replace(text, "OTHER", kcp_form_names[form]);
+            replace(text, "FORM", forms);
             add_cases(&a, text);
         }
     }

@@ -10,12 +10,10 @@
 #include <unistd.h>
 
 /* The variants of a stage share most cases, so the expected outputs of a stage are
- * cached until the next stage. If the cache is full, new outputs replace element
- * 0. */
+ * cached until the next stage. If the cache is full, new outputs replace `newest`. */
 enum { MOST_CACHED = 4096 };
-static struct { struct expected x[MOST_CACHED]; int n; size_t bytes; } cache = {
-    .n = 1 };
-static struct expected *current = &cache.x[0];
+static struct { struct expected *x[MOST_CACHED]; int n; size_t bytes; } cache;
+static struct expected newest, *current = &newest;
 
 struct kcp_call call_of(const struct kcp_stage *s, const struct kcase *k,
                                const struct kcp_plan *p, int r, enum kcp_pass pass)
@@ -87,6 +85,39 @@ static void drop_states(struct tensor_set *b, const struct kcp_stage *s)
                 tensor_drop(b, states[j]);
 }
 
+static int is_field(const struct kcp_stage *s, const struct tensor *t, int outputs)
+{
+    const struct kcp_field *f = trial_field(s, 0);
+    for (int i = 0; f; f = trial_field(s, ++i))
+        if (!strcmp(f->name, t->name) && !(outputs && field_in(f))) return 1;
+    return 0;
+}
+
+/* Removes the tensors that are no fields of the stage or, with `outputs`, no outputs.
+ * So the cache stays small, and the next case reuses their memory. */
+static void drop_others(struct tensor_set *b, const struct kcp_stage *s, int outputs)
+{
+    for (int i = b->n - 1; i >= 0; i--)
+        if (!is_field(s, &b->t[i], outputs)) tensor_drop(b, b->t[i].name);
+}
+
+/* Moves the stage's outputs from x->in to x->want, without a copy. Then removes what
+ * was added to the first n tensors of x->in. */
+static void take_outputs(struct expected *x, const struct kcp_stage *s, int n)
+{
+    for (int i = 0; i < x->in.n; i++) {
+        struct tensor *t = &x->in.t[i], *to = &x->want.t[x->want.n];
+        if (!is_field(s, t, 1)) continue;
+        *to = *t;
+        if (i < n) to->p = alloc_or_exit(tensor_bytes(t) + 8);    /* also an input */
+        if (i < n) memcpy(to->p, t->p, tensor_bytes(t));
+        else t->p = NULL;
+        x->want.n++;
+    }
+    while (x->in.n > n) free(x->in.t[--x->in.n].p);
+    if (source_of(s) != OF_LAYER) drop_others(&x->in, s, 0);
+}
+
 /* Applies tensor_disturb to each input. For bf16, tensor_disturb changes beta (fp32)
  * like a bf16 input, because kernels round A * diag(beta) of chapter 03 to bf16. */
 static void round_once_more(struct tensor_set *in, const struct kcase *k,
@@ -134,14 +165,14 @@ static int inputs_before(struct tensor_set *in, const struct kcp_stage *s,
 
 /* Returns the share of a state that remains at the last cut, or NaN if no sequence
  * crosses a cut. */
-static double alive_of(const struct expected *x, const struct kcp_stage *s,
+static double alive_of(const struct tensor_set *all, const struct kcp_stage *s,
                        const struct kcase *k, const struct kcp_plan *p)
 {
     switch (source_of(s)) {
     case OF_SPIKE:
-    case OF_FAMILY: return alive_state(&x->in, s, k, p);
+    case OF_FAMILY: return alive_state(all, s, k, p);
     case OF_STEP:
-    case OF_LAYER: return alive_state(&x->want, stage_find("01_step"), k, p);
+    case OF_LAYER: return alive_state(all, stage_find("01_step"), k, p);
     default: return NAN;
     }
 }
@@ -158,6 +189,7 @@ static int move_once(struct tensor_set *to, const struct kcase *k,
         : outputs_of(to, current->stage, &current->k, current->pass, p);
     if (!status && !strncmp(current->stage->name, "10", 2))
         pipeline_disturb(to, k, current->stage, current->pass, current->judged);
+    drop_others(to, current->stage, 1);
     for (int j = 0; j < to->n && !status; j++) {
         const struct tensor *t = &to->t[j];
         const struct tensor *from = tensor_find(&current->want, t->name);
@@ -229,7 +261,6 @@ static void expected_free(struct expected *x)
     tensor_set_free(&x->want);
     tensor_set_free(&x->sums);
     tensor_set_free(&x->moved);
-    *x = (struct expected){ .stage = NULL };
 }
 
 static int is_expected_of(const struct expected *x, const struct kcp_stage *s,
@@ -240,21 +271,28 @@ static int is_expected_of(const struct expected *x, const struct kcp_stage *s,
            !memcmp(&x->k, k, sizeof *k);
 }
 
-static int expected_make(struct expected *x, const struct kcp_stage *s,
-                         const struct kcase *k, enum kcp_pass pass,
-                         enum kcp_storage judged, const struct kcp_plan *p)
+/* Returns NULL if the reference fails. */
+static struct expected *expected_make(const struct kcp_stage *s, const struct kcase *k,
+                                      enum kcp_pass pass, enum kcp_storage judged,
+                                      const struct kcp_plan *p)
 {
+    struct expected *x = calloc(1, sizeof *x);
+    if (!x) return NULL;
     inputs_draw(&x->in, k, s, judged);
     int status = inputs_before(&x->in, s, k, pass, judged);
-    tensor_set_copy(&x->want, &x->in);
-    if (!status) status = outputs_of(&x->want, s, k, pass, p);
-    x->alive = status ? NAN : alive_of(x, s, k, p);
-    x->sizes = natural_sizes(&x->want, &k->call);
+    const int inputs = x->in.n;
+    if (!status) status = outputs_of(&x->in, s, k, pass, p);
+    x->alive = status ? NAN : alive_of(&x->in, s, k, p);
+    x->sizes = natural_sizes(&x->in, &k->call);
+    take_outputs(x, s, inputs);
     x->k = *k;
     x->judged = judged;
     x->pass = pass;
-    if (!status) x->stage = s;
-    return status;
+    x->stage = s;
+    if (!status) return x;
+    expected_free(x);
+    free(x);
+    return NULL;
 }
 
 static size_t bytes_of(const struct expected *x)
@@ -283,17 +321,22 @@ static struct expected *cache_find(const struct kcp_stage *s, const struct kcase
                                    enum kcp_pass pass, enum kcp_storage judged)
 {
     for (int i = 0; i < cache.n; i++)
-        if (is_expected_of(&cache.x[i], s, k, pass, judged)) return &cache.x[i];
-    return NULL;
+        if (is_expected_of(cache.x[i], s, k, pass, judged)) return cache.x[i];
+    return is_expected_of(&newest, s, k, pass, judged) ? &newest : NULL;
 }
 
-static struct expected *cache_add(const struct expected *x)
+/* Takes x, which the caller has allocated. */
+static struct expected *cache_add(struct expected *x)
 {
-    struct expected *to = &cache.x[cache_is_full() ? 0 : cache.n++];
-    if (to == cache.x) expected_free(to);
-    else cache.bytes += bytes_of(x);
-    *to = *x;
-    return to;
+    if (!cache_is_full()) {
+        cache.bytes += bytes_of(x);
+        cache.x[cache.n++] = x;
+        return x;
+    }
+    expected_free(&newest);
+    newest = *x;
+    free(x);
+    return &newest;
 }
 
 /* Removes the outputs of stages other than s. If the cache is half full, also removes
@@ -301,17 +344,18 @@ static struct expected *cache_add(const struct expected *x)
 static void cache_begin(const struct kcp_stage *s, enum kcp_storage judged)
 {
     const int is_tight = cache.bytes > most_bytes() / 2;
-    int n = 1;
+    int n = 0;
     cache.bytes = 0;
-    current = &cache.x[0];
-    for (int i = 1; i < cache.n; i++) {
-        struct expected *x = &cache.x[i];
+    current = &newest;
+    for (int i = 0; i < cache.n; i++) {
+        struct expected *x = cache.x[i];
         if (x->stage != s || (is_tight && x->judged != judged)) {
             expected_free(x);
+            free(x);
             continue;
         }
         cache.bytes += bytes_of(x);
-        cache.x[n++] = *x;
+        cache.x[n++] = x;
     }
     cache.n = n;
 }
@@ -344,15 +388,12 @@ static void *make_todo(void *unused)
     const struct kcase *k;
     enum kcp_pass pass;
     while (take_todo(&k, &pass)) {
-        struct expected x = { .stage = NULL };
         struct kcp_plan *p = case_plan(k, todo.s->ranks ? k->call.R : 1);
-        int status = KCP_NO_MEMORY;
-        if (p) status = expected_make(&x, todo.s, k, pass, todo.judged, p);
+        struct expected *x = p ? expected_make(todo.s, k, pass, todo.judged, p) : NULL;
         kcp_plan_free(p);
         pthread_mutex_lock(&todo.lock);
-        if (!status) cache_add(&x);
+        if (x) cache_add(x);
         pthread_mutex_unlock(&todo.lock);
-        if (status) expected_free(&x);
     }
     return unused;
 }
@@ -380,11 +421,11 @@ const struct expected *expected_of(const struct kcp_stage *s, const struct kcase
                                    enum kcp_pass pass, enum kcp_storage judged,
                                    const struct kcp_plan *p)
 {
-    struct expected made = { .stage = NULL }, *found = cache_find(s, k, pass, judged);
-    const int failed = !found && expected_make(&made, s, k, pass, judged, p);
-    if (failed) expected_free(&made);
-    else current = found ? found : cache_add(&made);
-    return failed ? NULL : current;
+    struct expected *found = cache_find(s, k, pass, judged);
+    struct expected *made = found ? NULL : expected_make(s, k, pass, judged, p);
+    if (made) found = cache_add(made);
+    if (found) current = found;
+    return found;
 }
 
 int has_backward(const struct kcp_stage *s)

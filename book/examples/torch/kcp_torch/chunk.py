@@ -385,8 +385,8 @@ def chunk_kda(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor,
       sequence, then the number of all tokens; a tensor of int32 or int64, or a list. If
       `cu_seqlens_cpu` has these numbers in a list, the call never waits for the GPU.
     - `cp_context`: from `build_cp_context`; the tensors then have only this rank's
-      tokens. `form`: how ranks exchange states: `all_gather`, `chain`, `pipeline` or
-      `scan`.
+      tokens. `form`: the algorithm by which ranks exchange states, `all_gather` or
+      another name in `kcp_torch.library.forms()`.
     - `save`: what forward keeps for backward: `light` (least), `recompute` or
       `all` (most). `None` means `all` if `disable_recompute` is true, else `recompute`.
     - `reduce_gradients`: every rank gets the gradients of `A_log` and `dt_bias` summed
