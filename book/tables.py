@@ -904,6 +904,47 @@ def readme_table(d):
           % ("; ".join(once(places)), ", ".join(once(systems))), *notes[:1])
 
 
+# The rows of bench/peers/reach.py that README.md shows, in words.
+REACH = {
+    "kda-96-bounded": "KDA 8192 x 96, bounded gate in the kernel, all bf16",
+    "kda-96-softplus": "the same, softplus",
+    "kda-32-g32": "KDA 8192 x 32, gate outside, g and beta float32 (Kimi-Linear)",
+    "gdn-8k-g32": "GDN 8192, 16/32 heads, g float32 (Megatron, Qwen3-Next)",
+    "gdn-32k-g32": "GDN 32768, the same",
+    "gdn-v256-g32": "GDN 8192 x 6, V = 256, g float32",
+    "kda-96x96": "KDA 8192 x 16, K = V = 96, softplus",
+    "kda-chunk32": "KDA 8192 x 32, chunk_size 32",
+    "kda-96-deep48": "KDA 8192 x 96, softplus, one channel of 48 heads closed",
+    "kda-f16": "KDA 8192 x 32, float16", "kda-f32": "KDA 8192 x 32, float32",
+    "gdn-k256": "GDN 8192 x 6, K = V = 256",
+    "gdn-k256-v512": "GDN 8192 x 6, K = 256, V = 512 (FLA's layer by default)",
+}
+
+
+def reach_table(d):
+    """Writes README.md's table of calls of models, from each call's latest row."""
+    p, rows, best = Page("readme.md"), {}, {}
+    for r in sorted(d.kind.get("reach", []), key=lambda r: (r["date"], r.file)):
+        rows[r["row"], r.peer.startswith("kcp_torch")] = r
+    p.add("\n| a call from PyTorch: ms | forward | forward + backward | peak, MiB "
+          "| FLA, forward | forward + backward | peak, MiB |",
+          "|:--|--:|--:|--:|--:|--:|--:|")
+    for name, words in REACH.items():
+        cells = []
+        for ours in (True, False):
+            r = rows.get((name, ours))
+            if r and r["forward_ms"]:
+                best[r.place] = r.peer if not ours else best.get(r.place, r.peer)
+                cells += ["%.3f" % r.value("forward_ms"), "%.3f" % r.value("both_ms"),
+                          "%.0f" % r.value("peak_mib")]
+            else:
+                cells += ["refused" if r and ours else "", "", ""]
+        p.row(words, *cells)
+    p.add("\nMedians of 9 (`bench/peers/reach.py`); %s. FLA refuses GDN's backward on "
+          "Hopper GPUs under Triton 3.6. `kcp_torch.fla` leaves calls without fast "
+          "kernels to FLA." % "; ".join("%s, %s" % x for x in best.items()))
+
+
 # ---- output
 
 def make():
@@ -914,7 +955,7 @@ def make():
     for table in (stage_tables, mode_table, bound_table, roofline, token_curves,
                   rank_table, form_table, walk_tables, judge_tables, field_tables,
                   precision_table, nccl_table, ladder_tables,
-                  torch_tables, prediction_tables, log_marks, readme_table):
+                  torch_tables, prediction_tables, log_marks, readme_table, reach_table):
         table(d)
     whole_table(d, "08_forward.md", "08_forward")
     whole_table(d, "13_backward.md", "13_backward")

@@ -150,6 +150,9 @@ def run_row(torch, timer, name, systems, rank, R):
     row, first = ROWS[name], None
     for system in systems:
         found = dict(row=name, peer=system)
+        if system == "kcp_torch":
+            from kcp_torch import chunk
+            chunk._latest.clear()        # path_of reads this row's call alone
         try:
             x, do = inputs(torch, row, row["T"] // R, 1 + rank)
             more, function = options(row, system == "fla"), functions(system, row["model"])
