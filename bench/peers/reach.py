@@ -78,8 +78,9 @@ class Timer:
         y = self.torch.empty_like(x)
         return 2 * x.numel() / self.median(lambda: y.copy_(x)) / 1e9
 
-    def times(self, call, x, do):
-        """Returns the columns of a row, the output and the gradients."""
+    def times(self, call, x, do, out):
+        """Writes a row's columns to `out`. Returns the output and the gradients. If the
+        backward fails, `out` has the forward's time."""
         torch, learned = self.torch, [t.requires_grad_() for t in x.values()]
 
         def forward():
@@ -88,7 +89,7 @@ class Timer:
 
         def both():
             return torch.autograd.grad(call(x), learned, do)
-        out = dict(forward_ms=round(self.median(forward), 4))
+        out["forward_ms"] = round(self.median(forward), 4)
         out["both_ms"] = round(self.median(both), 4)
         self.cuda.synchronize()
         self.cuda.reset_peak_memory_stats()
@@ -99,7 +100,7 @@ class Timer:
         self.cuda.synchronize()
         peak = self.cuda.max_memory_allocated() - before
         out.update(kept_mib=round(kept / 2 ** 20, 1), peak_mib=round(peak / 2 ** 20, 1))
-        return out, [o.detach(), *grads]
+        return [o.detach(), *grads]
 
 
 def differs(a, b):
@@ -142,7 +143,8 @@ def context_of(system, torch, row):
         from fla.ops.cp import build_cp_context
         return build_cp_context(cu, group=dist.group.WORLD)
     import kcp_torch
-    return kcp_torch.build_cp_context([0, row["T"]], dist.group.WORLD)
+    return kcp_torch.build_cp_context([0, row["T"]], dist.group.WORLD,
+                                      layout=row["layout"])
 
 
 def run_row(torch, timer, name, systems, rank, R):
@@ -158,11 +160,10 @@ def run_row(torch, timer, name, systems, rank, R):
             more, function = options(row, system == "fla"), functions(system, row["model"])
             if R > 1:
                 more["cp_context"] = context_of(system, torch, row)
-            times, out = timer.times(lambda x: function(**x, **more)[0], x, do)
-            found.update(times)
+            out = timer.times(lambda x: function(**x, **more)[0], x, do, found)
             if system == "kcp_torch":
                 found["path"] = path_of()
-            if first is not None:
+            if first is not None and row["layout"] == "contiguous":
                 found["differs"] = differs(out, first)
             first, out, x, do = out, None, None, None
         except Exception as e:
