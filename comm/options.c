@@ -9,7 +9,6 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 #include <unistd.h>
 
 /* Reads environment variable `name`, a whole number in [low,high]. If the variable is
@@ -68,11 +67,4 @@ uint64_t comm_machine(void)
     for (ssize_t i = 0; i < n; i++)
         h = (h ^ (unsigned char)id[i]) * 1099511628211u;
     return n > 0 ? h : 0;
-}
-
-double monotonic_seconds(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }

@@ -1,4 +1,4 @@
-/* options.h -- environment variables of communicators, and a monotonic clock.
+/* options.h -- environment variables of communicators.
  *
  * Book: chapter 20.  Checked by: tests/cli/mpi.sh.  Next: comm/options.c. */
 #ifndef KCP_COMM_OPTIONS_H
@@ -14,7 +14,6 @@ struct comm_options { double seconds; int windows; };
 int comm_options(struct comm_options *o, char *why, size_t n);
 /* Returns a number that identifies this machine until a reboot, or 0 on failure. */
 uint64_t comm_machine(void);
-double monotonic_seconds(void);
 
 #pragma GCC visibility pop
 

@@ -129,8 +129,8 @@ static inline void made_call(struct made_call *m, const struct kcp_stage *stage,
         .K = 3, .V = 2, .C = 8, .D = 2, .Wc = 3,
         .KG = kcp_models[model].gates == KCP_HEAD ? 1 : 3, .model = model,
         .pass = pass, .scale = 0.5, .lower_bound = -1,
-        .part = atoi(stage->name) == 9 ? KCP_LOCAL | KCP_REVERSE : 0 };
-    if (atoi(stage->name) == 7) c->R = 3;
+        .part = stage->facts & KCP_TWO_PARTS ? KCP_LOCAL | KCP_REVERSE : 0 };
+    if (stage->facts & KCP_FOLDS) c->R = 3;
     if (plan) {
         const struct kcp_context *x = &plan->ctx[r];
         c->T = x->end - x->begin; c->N = plan->N; c->NS = x->NS; c->NC = x->NC;

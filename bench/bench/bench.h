@@ -62,8 +62,6 @@ void runner_close(struct runner *x);
  * caller frees the struct. On failure, prints an error and returns NULL. */
 char *args_of(struct runner *x, const struct kcp_stage *st, const struct kcp_call *c,
               enum kcp_storage as);
-/* Runs the newest variants of the stages whose results are inputs of other stages. */
-int  runner_chain(struct runner *x);
 /* Runs a variant once. In stage 08 this run also saves the data for stage 13. */
 int  runner_once(struct runner *x, const struct kcp_stage *st,
                  const struct kcp_variant *v);

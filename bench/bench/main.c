@@ -23,6 +23,33 @@ static int newest(struct runner *x, const struct kcp_stage *st,
     return e == KCP_NA ? KCP_OK : e;
 }
 
+/* For each stage in chain[], runs the newest variant that supports the shape. For
+ * --stage 15, runs only stage 02, which computes the q and k that stage 15 reads. The
+ * other stages do not support chunks as long as those of stage 15. */
+static int runner_chain(struct runner *x)
+{
+    static const char *const chain[] = { "02_gate", "03_wy", "04_chunk", "05_affine",
+        "09_chunk_backward", "11_merge_backward", "10_wy_backward" };
+    const char *only = x->b->stages;
+    int n_chain = sizeof chain / sizeof *chain;
+    if (only && kcp_stage_is(only, KCP_SPIKES)) n_chain = 1;
+    if (kcp_models[x->call.model].kind == KCP_FAMILY) n_chain = 0;
+    for (int i = 0; i < n_chain; i++) {
+        const struct kcp_stage *st = stage_find(chain[i]);
+        const struct kcp_variant *v[64];
+        const int n = kcp_variants(st->name, NULL, v, 64);
+        int e = KCP_NA;
+        for (int j = n - 1; j >= 0 && e == KCP_NA; j--)
+            if (v[j]->where == KCP_DEVICE && v[j]->storage == KCP_BF16)
+                e = runner_once(x, st, v[j]);
+        if (e) {
+            fprintf(stderr, "kcp-bench: %s: status %d\n", chain[i], e);
+            return e;
+        }
+    }
+    return n_chain > 2 ? fill_ladder(x) : KCP_OK;
+}
+
 static int stages(struct runner *x)
 {
     const struct bench *b = x->b;

@@ -12,9 +12,21 @@
 
 enum { MOST = 64 };
 
+void *saved_alloc(const struct run *x, size_t bytes)
+{
+    return x->gpu ? x->gpu->alloc(bytes) : malloc(bytes);
+}
+
+void saved_free(const struct run *x, void *saved)
+{
+    if (!x->gpu)
+        free(saved);
+    else if (saved)
+        x->gpu->free(saved);
+}
+
 int device_open(struct run *x, const struct kcp_stage *stage)
 {
-    const int number = stage ? atoi(stage->name) : 8;
     const char *variant = x->o.variant;
     char why[400];
     if (!x->o.device) {
@@ -27,10 +39,10 @@ int device_open(struct run *x, const struct kcp_stage *stage)
         return run_error(x, RUN_BAD, "--device", "this kcp-run was built without CUDA");
     if (status)
         return run_error(x, RUN_BAD, "--variant", "%s", why);
-    if (number != 8 && (number < 13 || number > 16))
+    if (stage && !stage->ranks)
         return run_error(x, RUN_BAD, "--device", "%s runs on the CPU only; kcp-check "
                          "judges its kernels", stage->name);
-    if (variant && number > 13)
+    if (variant && stage && !(stage->facts & (KCP_SAVES | KCP_LOADS)))
         return run_error(x, RUN_BAD, "--variant", "not possible with stage %s",
                          stage->name);
     x->gpu = device_memory();
@@ -105,36 +117,39 @@ static int download(const struct run *run, const struct kcp_call *c,
     return status;
 }
 
-/* Each of the next three functions calls the layer's function for stage `number`. */
-static size_t work_bytes(const struct kcp_layer *layer, int number, const void *args)
+/* Each of the next three functions calls the layer's function for the stage with fact
+ * `fact`; 0: stage 16. */
+enum { LAYER_FACTS = KCP_SAVES | KCP_LOADS | KCP_CONVOLVES | KCP_SPIKES };
+
+static size_t work_bytes(const struct kcp_layer *layer, int fact, const void *args)
 {
-    switch (number) {
-    case 8: return kcp_layer_forward_work(layer, args);
-    case 13: return kcp_layer_backward_work(layer, args);
-    case 14: return kcp_layer_conv_work(layer, args);
-    case 15: return kcp_layer_scan_work(layer, args);
+    switch (fact) {
+    case KCP_SAVES: return kcp_layer_forward_work(layer, args);
+    case KCP_LOADS: return kcp_layer_backward_work(layer, args);
+    case KCP_CONVOLVES: return kcp_layer_conv_work(layer, args);
+    case KCP_SPIKES: return kcp_layer_scan_work(layer, args);
     default: return kcp_layer_family_work(layer, args);
     }
 }
 
-static int call_layer(const struct kcp_layer *layer, int number, void *args)
+static int call_layer(const struct kcp_layer *layer, int fact, void *args)
 {
-    switch (number) {
-    case 8: return kcp_layer_forward(layer, args);
-    case 13: return kcp_layer_backward(layer, args);
-    case 14: return kcp_layer_conv(layer, args);
-    case 15: return kcp_layer_scan(layer, args);
+    switch (fact) {
+    case KCP_SAVES: return kcp_layer_forward(layer, args);
+    case KCP_LOADS: return kcp_layer_backward(layer, args);
+    case KCP_CONVOLVES: return kcp_layer_conv(layer, args);
+    case KCP_SPIKES: return kcp_layer_scan(layer, args);
     default: return kcp_layer_family(layer, args);
     }
 }
 
-static const char *name_of(const struct kcp_layer *layer, int number, const void *args)
+static const char *name_of(const struct kcp_layer *layer, int fact, const void *args)
 {
-    switch (number) {
-    case 8: return kcp_layer_path(layer, args, 0);
-    case 13: return kcp_layer_path(layer, args, 1);
-    case 14: return layer->conv->name;
-    case 15: return layer->scan->name;
+    switch (fact) {
+    case KCP_SAVES: return kcp_layer_path(layer, args, 0);
+    case KCP_LOADS: return kcp_layer_path(layer, args, 1);
+    case KCP_CONVOLVES: return layer->conv->name;
+    case KCP_SPIKES: return layer->scan->name;
     default: return layer->family->name;
     }
 }
@@ -142,19 +157,19 @@ static const char *name_of(const struct kcp_layer *layer, int number, const void
 static int run_kernel(struct run *run, const struct kcp_stage *s, void *args,
                       struct kcp_comm *comm)
 {
-    const int number = atoi(s->name);
+    const int fact = s->facts & LAYER_FACTS;
     struct kcp_call *c = args;
-    c->work_bytes = work_bytes(&run->layer, number, args);
+    c->work_bytes = work_bytes(&run->layer, fact, args);
     c->work = c->work_bytes ? run->gpu->alloc(c->work_bytes) : NULL;
-    int status = c->work || !c->work_bytes ? call_layer(&run->layer, number, args)
+    int status = c->work || !c->work_bytes ? call_layer(&run->layer, fact, args)
                                            : KCP_NO_MEMORY;
     if (!status)
         status = comm->barrier(comm, c->stream);
     if (run->gpu->sync() && !status)
         status = KCP_CUDA;
     saved_free(run, c->work);
-    if (!status && (run->stage ? s == run->stage : number == 8))
-        __atomic_store_n(&run->ran, name_of(&run->layer, number, args),
+    if (!status && (run->stage ? s == run->stage : fact == KCP_SAVES))
+        __atomic_store_n(&run->ran, name_of(&run->layer, fact, args),
                          __ATOMIC_RELAXED);
     return status;
 }

@@ -6,11 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-int field_is_grid(const struct kcp_field *f)
-{
-    return has_word("cu cn sc", f->name, " ");
-}
-
 /* In files of the layer, a gate of GDN has shape [T,HV], without axis KG. */
 const char *field_shape(const struct run *x, const struct kcp_field *f)
 {
@@ -106,17 +101,4 @@ int stage_call(struct run *x, const struct kcp_stage *s, void *args,
                struct kcp_comm *comm)
 {
     return x->gpu ? device_call(x, s, args, comm) : s->ref(args);
-}
-
-void *saved_alloc(const struct run *x, size_t bytes)
-{
-    return x->gpu ? x->gpu->alloc(bytes) : malloc(bytes);
-}
-
-void saved_free(const struct run *x, void *saved)
-{
-    if (!x->gpu)
-        free(saved);
-    else if (saved)
-        x->gpu->free(saved);
 }

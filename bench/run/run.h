@@ -10,6 +10,7 @@
 
 #include "base/tensor_set.h"
 #include "base/npy.h"
+#include "base/clock.h"
 #include "ref.h"
 #include "layer.h"
 #include "kcp_mpi.h"
@@ -71,7 +72,6 @@ int run_error(struct run *x, int code, const char *what, const char *format, ...
 
 /* options.c. run_options returns 1 if it printed the help or the version. */
 int  run_options(struct run *x, int argc, char **argv);
-double seconds_now(void);                      /* main.c */
 
 /* shape.c. If `dim` matches `shape`, sizes_bind sets unknown sizes and returns 0. If
  * not, it returns -1 and writes the expected shape to `expected`. */
@@ -124,15 +124,18 @@ union pass_args {
     struct kcp_family family;
     struct kcp_scan scan;
 };
-/* ranks.c. stage_call runs the reference or the kernel. saved_alloc and saved_free
- * manage GPU memory with --device gpu, else host memory. */
+/* stage_call (ranks.c) runs the reference or the kernel. saved_alloc and saved_free
+ * (device.c) manage GPU memory with --device gpu, else host memory. */
 int   stage_call(struct run *x, const struct kcp_stage *s, void *args,
                  struct kcp_comm *comm);
 void *saved_alloc(const struct run *x, size_t bytes);
 void  saved_free(const struct run *x, void *saved);
 /* Returns a field's shape in files; --state-layout selects the shape of states. */
 const char *field_shape(const struct run *x, const struct kcp_field *f);
-int  field_is_grid(const struct kcp_field *f);
+static inline int field_is_grid(const struct kcp_field *f)
+{
+    return has_word("cu cn sc", f->name, " ");
+}
 /* Fills a rank's args: the call, and a pointer for every field of the stage's table. */
 void rank_args(struct run *x, const struct kcp_stage *s, struct kcp_comm *comm,
                enum kcp_pass pass, void *args);

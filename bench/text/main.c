@@ -88,14 +88,14 @@ static int train(struct finding *f, int which, const double *theta0)
         return status;
     }
     memcpy(theta, theta0, sizeof *theta * n);
-    const double from = seconds();
+    const double from = seconds_now();
     for (int i = 0; i <= f->steps && !status; i++) {
         status = run_step(&run, theta);
         loss[i] = run.loss;
         for (int64_t j = 0; j < trained && !status; j++)
             theta[j] -= RATE * run.grad[j];
     }
-    f->ms[which] = (seconds() - from) * 1e3 / (f->steps + 1);
+    f->ms[which] = (seconds_now() - from) * 1e3 / (f->steps + 1);
     status = report(&run, status);
     run_close(&run);
     free(theta);
@@ -129,7 +129,7 @@ static int run_all(struct finding *f, double began, struct run *many, struct run
     free(theta);
     if (status)
         return status;
-    f->took = seconds() - began;
+    f->took = seconds_now() - began;
     f->pass = f->counted && f->worst_one <= f->limit && f->worst_step <= f->limit;
     for (int i = 0; i < KCP_FORMS; i++)
         f->pass &= f->form_err[i] <= f->limit;
@@ -143,7 +143,7 @@ static int kcp_text(int argc, char **argv)
     static struct text text;
     static struct run many, one, step;
     struct finding f = { .text = &text, .many = &many, .one = &one, .step = &step };
-    const double began = seconds();
+    const double began = seconds_now();
     char why[300];
     const int read = options_read(&table, argc, argv, &o, why, sizeof why);
     if (read == OPTIONS_DONE)

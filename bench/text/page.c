@@ -8,20 +8,6 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Prints n bytes (n = -1: the whole string) with escapes; bytes above 126 are dots. */
-void print_html(FILE *o, const char *s, int64_t n)
-{
-    for (int64_t i = 0; n < 0 ? s[i] != 0 : i < n; i++) {
-        const unsigned char c = s[i];
-        if (c == '<' || c == '>' || c == '&' || c == '\'' || c == '"')
-            fprintf(o, "&#%d;", c);
-        else if (c >= 127)
-            fputs("&middot;", o);
-        else
-            fputc(c < ' ' ? ' ' : c, o);
-    }
-}
-
 static void stages(FILE *o, const struct finding *f)
 {
     fprintf(o, "<h2>Stages</h2><p>Forward, loss and backward over wall-clock time. "

@@ -13,14 +13,14 @@ static int forward_backward(struct rank *a, double *part, int64_t n, double *sum
 {
     struct run *run = a->run;
     const int last = a->comm->r == a->comm->R - 1;
-    double t = seconds(), busy = busy_seconds();
+    double t = seconds_now(), busy = busy_seconds();
     model_embed(a);
     trace_mark(MARK_EMBED, 0, t, busy);
     int status = layer_conv(a, KCP_FORWARD);
     if (!status)
         status = run->oracle ? oracle_layer(a, KCP_FORWARD) : layer_forward(a);
 
-    t = seconds();
+    t = seconds_now();
     busy = busy_seconds();
     if (!status)
         status = model_loss(a, part, n);
@@ -31,7 +31,7 @@ static int forward_backward(struct rank *a, double *part, int64_t n, double *sum
     if (!status)
         status = layer_conv(a, KCP_BACKWARD);
 
-    t = seconds();
+    t = seconds_now();
     busy = busy_seconds();
     if (!status)
         model_gradients(a, part, n);
@@ -62,7 +62,7 @@ static int body(struct kcp_comm *comm, void *arg)
     if (!status)
         status = comm->barrier(comm, NULL);
     if (comm->r == 0)
-        run->start = seconds();
+        run->start = seconds_now();
     if (!status)
         status = comm->barrier(comm, NULL);
     trace_on(&run->lane[comm->r], run->start);

@@ -6,6 +6,20 @@
 #include "text.h"
 #include <math.h>
 
+/* Prints n bytes (n = -1: the whole string) with escapes; bytes above 126 are dots. */
+void print_html(FILE *o, const char *s, int64_t n)
+{
+    for (int64_t i = 0; n < 0 ? s[i] != 0 : i < n; i++) {
+        const unsigned char c = s[i];
+        if (c == '<' || c == '>' || c == '&' || c == '\'' || c == '"')
+            fprintf(o, "&#%d;", c);
+        else if (c >= 127)
+            fputs("&middot;", o);
+        else
+            fputc(c < ' ' ? ' ' : c, o);
+    }
+}
+
 static void text(FILE *o, double x, double y, const char *css, const char *s)
 {
     fprintf(o, "<text x='%.2f%%' y='%.0f' class='%s'>", x, y, css);

@@ -6,6 +6,7 @@
 #define KCP_TEXT_H
 
 #include "ref.h"
+#include "base/clock.h"
 #include <stdio.h>
 
 enum { WIDTH = 48, HEADS = 2, VALUE_HEADS = 4, KEY = 32, VALUE = 32, WINDOW = 4,
@@ -94,7 +95,6 @@ int layer_backward(struct rank *a);
 int oracle_layer(struct rank *a, enum kcp_pass pass);      /* oracle.c */
 
 /* ---- trace.c: times of every stage, by the linker's --wrap */
-double seconds(void);
 /* Records this thread's events in `lane` from now on. Returns the previous lane. */
 struct lane *trace_on(struct lane *lane, double start);
 void trace_exchanges(void);                    /* before the first exchange */

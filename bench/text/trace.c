@@ -15,21 +15,11 @@ const char *const mark_name[MARKS] = {
 static _Thread_local struct lane *lane;
 static _Thread_local double start;
 
-static double now(clockid_t which)
-{
-    struct timespec t;
-    clock_gettime(which, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-double seconds(void)
-{
-    return now(CLOCK_MONOTONIC);
-}
-
 double busy_seconds(void)
 {
-    return now(CLOCK_THREAD_CPUTIME_ID);
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
 struct lane *trace_on(struct lane *to, double from)
@@ -45,7 +35,7 @@ void trace_mark(enum mark mark, int back, double from, double busy_from)
     const int most = sizeof lane->e / sizeof lane->e[0];
     if (lane && lane->n < most)
         lane->e[lane->n++] = (struct event){ mark, back, from - start,
-                                             seconds() - start,
+                                             seconds_now() - start,
                                              busy_seconds() - busy_from };
 }
 
@@ -54,7 +44,7 @@ void trace_mark(enum mark mark, int back, double from, double busy_from)
     int __wrap_##f(struct type *a);                                                   \
     int __wrap_##f(struct type *a)                                                    \
     {                                                                                 \
-        const double t = seconds(), busy = busy_seconds();                            \
+        const double t = seconds_now(), busy = busy_seconds();                        \
         const int status = __real_##f(a);                                             \
         trace_mark(mark, back, t, busy);                                              \
         return status;                                                                \
@@ -80,7 +70,7 @@ void traffic_add(struct kcp_traffic *sum, struct kcp_traffic more)
 /* Runs the exchange. Adds the run's time, traffic and expected traffic to `lane`. */
 static int exchange_run(const struct kcp_exchange *x)
 {
-    const double t = seconds(), busy = busy_seconds();
+    const double t = seconds_now(), busy = busy_seconds();
     x->comm->traffic = (struct kcp_traffic){ 0 };
     const int status = kcp_exchange_run(x);
     trace_mark(MARK_EXCHANGE, x->backward, t, busy);

@@ -9,6 +9,7 @@
  * open, NCCL uses the communicator, so an abort waits for the group's end. */
 #ifdef KCP_WITH_NCCL
 #include "nccl.h"
+#include "base/clock.h"
 
 #include <sched.h>
 #include <stdio.h>
@@ -16,7 +17,7 @@
 int nccl_settle(struct nccl_rank *w, ncclComm_t at, ncclResult_t result,
                 const char *call)
 {
-    const double until = monotonic_seconds() + w->seconds;
+    const double until = seconds_now() + w->seconds;
     char why[160] = "";
     while (result == ncclInProgress && !why[0]) {
         sched_yield();
@@ -26,7 +27,7 @@ int nccl_settle(struct nccl_rank *w, ncclComm_t at, ncclResult_t result,
         else if (w->nccl->ncclCommGetAsyncError(at, &result))
             result = ncclInternalError;
         pthread_mutex_unlock(&w->lock);
-        if (monotonic_seconds() > until)
+        if (seconds_now() > until)
             snprintf(why, sizeof why, "%s did not complete within %.0f s", call,
                      w->seconds);
     }
@@ -112,7 +113,7 @@ static int nccl_group(struct kcp_comm *c, int begin)
 static int wait_for_stream(struct nccl_rank *w, struct CUstream_st *stream,
                            const char *call)
 {
-    const double until = monotonic_seconds() + w->seconds;
+    const double until = seconds_now() + w->seconds;
     char why[160];
     for (;;) {
         const cudaError_t cuda = cudaStreamQuery(stream);
@@ -122,7 +123,7 @@ static int wait_for_stream(struct nccl_rank *w, struct CUstream_st *stream,
             return KCP_OK;
         if (cuda != cudaErrorNotReady)
             snprintf(why, sizeof why, "%s: %s", call, cudaGetErrorString(cuda));
-        else if (monotonic_seconds() > until)
+        else if (seconds_now() > until)
             snprintf(why, sizeof why, "%s: work on the stream did not complete within "
                      "%.0f s", call, w->seconds);
         else {

@@ -9,6 +9,7 @@
 
 #ifdef KCP_WITH_NCCL
 #include "nccl.h"
+#include "base/clock.h"
 
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -61,9 +62,9 @@ static int write_id(const char *path, const ncclUniqueId *id, char *why, size_t 
 static int read_id(const char *path, double seconds, ncclUniqueId *id, char *why,
                    size_t n)
 {
-    const double until = monotonic_seconds() + seconds;
+    const double until = seconds_now() + seconds;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
-    while (fd < 0 && monotonic_seconds() < until) {
+    while (fd < 0 && seconds_now() < until) {
         poll(NULL, 0, 20);
         fd = open(path, O_RDONLY | O_CLOEXEC);
     }

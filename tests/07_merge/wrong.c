@@ -3,6 +3,7 @@
  * Book: chapter 07.  Checked by: the twin, which must pass.  Next: ref/08_forward.c. */
 #include "folded.h"
 #include "comm/options.h"
+#include "base/clock.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -68,7 +69,7 @@ static int failures(struct kcp_report *rep)
     for (int R = 2; R <= MAX_R && a; R++)
         for (a->bad_how = FAILS; a->bad_how <= SIZES; a->bad_how++) {
             char why[200] = "", rank[16];
-            const double t = monotonic_seconds();
+            const double t = seconds_now();
             a->bad_rank = R / 2;
             const int err = kcp_threads_run(R, failing, a, why, sizeof why);
             snprintf(rank, sizeof rank, "rank %d: ", a->bad_rank);
@@ -76,7 +77,7 @@ static int failures(struct kcp_report *rep)
             EXPECT(rep, strstr(why, reason[a->bad_how]), "case %d %s", a->bad_how, why);
             EXPECT(rep, a->bad_how >= WAITS || !strncmp(why, rank, strlen(rank)),
                    "case %d: %s, not %s", a->bad_how, why, rank);
-            const double took = monotonic_seconds() - t;
+            const double took = seconds_now() - t;
             EXPECT(rep, took < AT_ONCE, "case %d: %.1f s", a->bad_how, took);
         }
     free(a);
@@ -92,12 +93,12 @@ static int middle(struct kcp_report *rep)
     a->ops = &ref_mapops; a->bad_ops = &merge_refuses; a->bad_rank = 3;
     for (int form = 0; form < KCP_FORMS; form++) {
         char why[200] = "";
-        const double t = monotonic_seconds();
+        const double t = seconds_now();
         a->form = form;
         const int err = kcp_threads_run(6, merge_body, a, why, sizeof why);
         EXPECT(rep, err == KCP_CUDA && !strncmp(why, "rank 3: ", 8),
                "form %d: status %d, %s", form, err, why);
-        const double took = monotonic_seconds() - t;
+        const double took = seconds_now() - t;
         EXPECT(rep, took < AT_ONCE, "form %d took %.1f s", form, took);
     }
     kcp_plan_free(a->plan);

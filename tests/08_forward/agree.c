@@ -49,7 +49,7 @@ static int body(struct kcp_comm *comm, void *arg)
     struct made_call m, n;
     if (!plan || !same) return KCP_NO_MEMORY;
     made_call(&m, kcp_stage_find(stage), model, KCP_FORWARD, plan, comm);
-    if (atoi(stage) == 13) made_saved(&m);
+    if (m.stage->facts & KCP_LOADS) made_saved(&m);
     if (mine == SCALE) m.a.call.scale = 0.25;
     if (mine == NORM) m.a.call.l2norm = 1;
     if (mine == LAYOUT) m.a.call.layout = KCP_VK;

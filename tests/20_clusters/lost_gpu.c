@@ -10,6 +10,7 @@
 
 #ifdef KCP_WITH_NCCL
 #include "comm/backend/nccl.h"
+#include "base/clock.h"
 
 #include <poll.h>
 #include <signal.h>
@@ -41,7 +42,7 @@ static ncclResult_t error_of(ncclComm_t at, ncclResult_t *result)
 
 static void lose_now(enum way way)
 {
-    shared->lost_at = monotonic_seconds();
+    shared->lost_at = seconds_now();
     if (way == KILLED) raise(SIGKILL);
     if (way == STOPPED) raise(SIGSTOP);
     has_error = 1;
@@ -69,7 +70,7 @@ static void rank(const char *path, int R, int r, enum way way)
         if (i == 3 && r == LOST) lose_now(way);
         x->status = exchange_on(comm, device_memory(), 100 + i, &wrong);
     }
-    x->ended = monotonic_seconds();
+    x->ended = seconds_now();
     if (comm) comm->lost(comm, &lost, x->why, sizeof x->why);
     if (comm) comm->free(comm);
     x->done = !device_memory()->sync() && !wrong;

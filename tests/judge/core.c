@@ -6,6 +6,7 @@
 #include "isolation.h"
 #include "trial.h"
 #include "comm/options.h"
+#include "base/clock.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -208,9 +209,9 @@ static void judge_cases(struct isolated *x, int n, struct kcp_report *rep)
     if ((v->where == KCP_HOST || paths_device()) && ranks_mine() < 0 && n > 1)
         expected_ahead(s, x->list, n, v->storage);
     for (int i = 0; i < n; i++) {
-        const double begin = monotonic_seconds();
+        const double begin = seconds_now();
         if (isolated_case(x, i, v->storage, &t)) t.outcome = FAIL;
-        x->took = monotonic_seconds() - begin;
+        x->took = seconds_now() - begin;
         apply_record(v, x->object != NULL, &t);
         count(&y, &t, i);
         if (t.outcome == PASS || t.outcome == MARGINAL)

@@ -8,6 +8,7 @@
  * cases, until the case fails again. */
 #include "isolation.h"
 #include "comm/options.h"
+#include "base/clock.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -47,8 +48,8 @@ static int fails_after(struct isolated *x, int i, int n)
     for (int j = i - n; j <= i; j++)
         if (isolated_case(&own, j, x->variant->storage, &t)) t.outcome = FAIL;
     apply_record(x->variant, x->object != NULL, &t);
-    const double ends = monotonic_seconds();
-    if (isolated_end(&own, why, sizeof why)) own.lost += monotonic_seconds() - ends;
+    const double ends = seconds_now();
+    if (isolated_end(&own, why, sizeof why)) own.lost += seconds_now() - ends;
     x->lost = own.lost;
     return t.outcome == FAIL;
 }

@@ -13,6 +13,7 @@
 #include "isolation.h"
 #include "comm/options.h"
 #include "core/paths.h"
+#include "base/clock.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -203,14 +204,14 @@ int isolated_trial(struct trial *t, char *why, size_t n)
     const struct request q = { .k = *t->k, .pass = t->pass, .R = t->R,
         .plan_R = t->rank[0].plan->R, .again = t->runs > 0, .stale = t->stale,
         .rank = ranks };
-    const double begin = monotonic_seconds();
+    const double begin = seconds_now();
     process_send(x->fd, &q, sizeof q);        /* if sending fails, no answer comes */
     const int lost = process_answer(x->pid, x->fd, seconds_for(x, t, fresh), &out,
                                     sizeof out, why, n);
     image_free(ranks);
     if (lost) {
         close_socket(x);
-        x->lost += monotonic_seconds() - begin;
+        x->lost += seconds_now() - begin;
         return KCP_COMM;
     }
     for (int r = 0; r < t->R; r++) t->rank[r].traffic = out.traffic[r];

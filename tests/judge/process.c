@@ -4,6 +4,7 @@
  * Next: isolation.c. */
 #include "isolation.h"
 #include "comm/options.h"
+#include "base/clock.h"
 
 #include <errno.h>
 #include <math.h>
@@ -33,7 +34,7 @@ int process_send(int fd, const void *data, size_t n)
 static size_t receive(int fd, void *data, size_t n, double until)
 {
     size_t got = 0;
-    while (got < n && monotonic_seconds() < until) {
+    while (got < n && seconds_now() < until) {
         struct pollfd p = { fd, POLLIN, 0 };
         if (poll(&p, 1, 100) <= 0) continue;
         const ssize_t more = recv(fd, (char *)data + got, n - got, MSG_DONTWAIT);
@@ -94,9 +95,9 @@ static double limit_or_day(double limit) { return isolation_limit ? limit : 8640
 int process_answer(pid_t pid, int fd, double seconds, void *to, size_t n, char *why,
                   size_t nwhy)
 {
-    const double until = monotonic_seconds() + limit_or_day(seconds);
+    const double until = seconds_now() + limit_or_day(seconds);
     if (receive(fd, to, n, until) == n) return 0;
-    const int is_late = monotonic_seconds() >= until, status = end_group(pid);
+    const int is_late = seconds_now() >= until, status = end_group(pid);
     if (!is_late) describe_end(status, why, nwhy);
     else
         snprintf(why, nwhy, "it ran past its time limit and was ended (--limit %d)",
@@ -107,9 +108,9 @@ int process_answer(pid_t pid, int fd, double seconds, void *to, size_t n, char *
 int process_end(pid_t pid, int fd, char *why, size_t n)
 {
     char none, how[120];
-    const double until = monotonic_seconds() + limit_or_day(isolation_limit);
+    const double until = seconds_now() + limit_or_day(isolation_limit);
     receive(fd, &none, 1, until);
-    const int is_late = monotonic_seconds() >= until, status = end_group(pid);
+    const int is_late = seconds_now() >= until, status = end_group(pid);
     if (!is_late) describe_end(status, how, sizeof how);
     if (is_late) snprintf(why, n, "it did not end after its last case");
     else if (status) snprintf(why, n, "after its last case %s", how);
