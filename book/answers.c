@@ -262,7 +262,6 @@ static void kept(void)
     const double th = 24.0 * 32 * 32768, state = 4.0 * 128 * 128 / 32768;
     const double factors = 6 * 128 + 2.5 * 64 + 8 + 12;
     say("12.model", "%.1f", th * 950 / 1e9, th * (state + factors) / 1e9);
-    say("12.model_light", "%.2f", th * 2 / 1e9, th * state / 1e9);
     say("12.model_all", "%.1f", th * 1718 / 1e9,
         th * (state + factors + 2 * 128 + 2.0 * 128 * 128 / 64) / 1e9);
     int chain = 0;

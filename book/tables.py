@@ -366,7 +366,7 @@ def mode_table(d):
           "| backward, ms | both | run |",
           "|:-----|:-----|---:|---:|---:|---:|---:|---:|:---|")
     for case, at in cases.items():
-        modes = [m for m in ("light", "recompute", "all") if any(m == k for k, _ in at)]
+        modes = [m for m in ("recompute", "all") if any(m == k for k, _ in at)]
         for mode in modes if modes != ["recompute"] else ():
             f, b = (at.get((mode, s)) for s in PAIR)
             sizes = ["%.0f" % (number(r[c]) / (r.T * r.HV))

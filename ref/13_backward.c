@@ -49,18 +49,6 @@ static int open_block(struct backward_rank *x)
     return KCP_OK;
 }
 
-/* If the saved block lacks q and k (KCP_SAVE_LIGHT), prepares stage 02 to recompute
- * them. The recomputed q and k have the same bits as in forward. */
-static void normalise_again(struct backward_rank *x, struct kcp_gate *gate)
-{
-    const struct kcp_backward *a = x->a;
-    const int64_t TH = a->T * a->H;
-    gate->q_raw = a->q_raw; gate->k_raw = a->k_raw;
-    gate->q = x->q = rank_zeros(&x->own, TH * a->K);
-    gate->k = x->k = rank_zeros(&x->own, TH * a->K);
-    gate->rstd_q = rank_zeros(&x->own, TH); gate->rstd_k = rank_zeros(&x->own, TH);
-}
-
 /* Recomputes, from the saved block and the raw inputs, the tensors that forward
  * saves only with KCP_SAVE_ALL. Runs the same functions as forward (stages 02, 03,
  * 04), so the gradients have the same bits for every value of kcp_save. */
@@ -77,7 +65,6 @@ static int recompute(struct backward_rank *x)
     gate.g_raw = a->g_raw; gate.A_log = a->A_log; gate.dt_bias = a->dt_bias;
     gate.g = rank_zeros(&x->own, TV * a->KG);
     gate.G = x->G = rank_zeros(&x->own, TV * a->KG);
-    if (!x->q) normalise_again(x, &gate);
 
     STAGE(kcp_wy, wy);
     wy.q = x->q; wy.k = x->k; wy.v = a->v; wy.G = x->G; wy.beta = x->beta; wy.A = x->A;

@@ -74,7 +74,7 @@ enum kcp_pass  { KCP_FORWARD, KCP_BACKWARD };
 enum kcp_gate_form { KCP_GATE_RAW, KCP_GATE_SOFTPLUS, KCP_GATE_BOUNDED };
 enum kcp_beta_form { KCP_BETA_RAW, KCP_BETA_SIGMOID, KCP_BETA_SIGMOID2 };
 enum kcp_act   { KCP_ACT_NONE, KCP_ACT_SILU };
-enum kcp_save  { KCP_RECOMPUTE, KCP_SAVE_ALL, KCP_SAVE_LIGHT };    /* chapter 12 */
+enum kcp_save  { KCP_RECOMPUTE, KCP_SAVE_ALL };                    /* chapter 12 */
 enum kcp_layout { KCP_KV, KCP_VK };          /* of the caller's states h0 .. dht */
 enum kcp_type  { KCP_AS_Q, KCP_TYPE_F64, KCP_TYPE_F32, KCP_TYPE_BF16, KCP_TYPE_F16 };
 enum kcp_walk  { KCP_AUTO, KCP_SEQUENTIAL, KCP_BLELLOCH };     /* stages/call.def */
@@ -219,7 +219,7 @@ int  kcp_plan_want(const struct kcp_plan *plan, int j, int backward);
  * The block is in the caller's memory and starts with struct kcp_saved. Every tensor is
  * dense and begins at the offset item.at, a multiple of 64 bytes. To write tensor "q"
  * directly to the block, call kcp_saved_begin, then kcp_saved_at(saved, "q"). Blocks of
- * KCP_FORMAT_FACTORS contain q and k (not with KCP_SAVE_LIGHT), rstd_q, rstd_k, beta,
+ * KCP_FORMAT_FACTORS contain q, k, rstd_q, rstd_k, beta,
  * Aqk, A and h_kept; with reuse_M also `maps` (of this rank) and `kept` (maps of all
  * ranks); with KCP_SAVE_ALL also G, w, u, v_new, h, and for KDA qg and kg. */
 struct kcp_saved_item { char name[16]; uint64_t at, bytes; };

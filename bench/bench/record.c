@@ -24,7 +24,7 @@ static void put(struct line *x, const char *name, const char *format, ...)
 
 const char *save_word(const struct bench *b)
 {
-    static const char *const words[] = { "recompute", "all", "light" };
+    static const char *const words[] = { "recompute", "all" };
     return b->unsaved ? "none" : words[b->call.save];
 }
 

@@ -11,27 +11,24 @@
 
 // Recomputes the arrays of chapters 02 and 03 that KCP_SAVE_ALL would have saved. If
 // front_was_kept returns 1, beta, Aqk and A were saved, so the Aqk and A that chapter
-// 03's kernel may recompute are discarded; q and k are recomputed only with
-// KCP_SAVE_LIGHT.
+// 03's kernel may recompute are discarded.
 static int front_recompute(struct backward *x)
 {
     const struct kcp_call *call = (const struct kcp_call *)&x->a;
     struct kcp_gate gate = stage_args<struct kcp_gate>(call, x->s);
     struct kcp_wy wy = stage_args<struct kcp_wy>(call, x->s);
-    const int kept = front_was_kept(x), light = x->a.save == KCP_SAVE_LIGHT;
+    const int kept = front_was_kept(x);
     int status = KCP_OK;
     gate.pass = KCP_FORWARD;
-    if (kept) gate.beta = NULL;
-    if (kept && light) status = x->t.gate(&gate);
-    if (status) return status;
     if (kept) {
+        gate.beta = NULL;
         gate.q = gate.k = NULL;
         status = x->t.recompute ? x->t.recompute(&gate, &wy) : KCP_NA;
         if (status != KCP_NA) return status;
         wy.Aqk = x->s.dAqk;
         wy.A = x->A_recomputed;
     }
-    status = kept && light ? KCP_OK : x->t.gate(&gate);
+    status = x->t.gate(&gate);
     return status ? status : x->t.wy(&wy);
 }
 

@@ -60,12 +60,9 @@ static void place_forward(struct backward *x)
     const struct kcp_backward *a = &x->a;
     struct arena *r = &x->r;
     struct pass_arrays *s = &x->s;
-    const int64_t rows = a->save == KCP_SAVE_LIGHT ? a->T * a->H : 0;
-    if (front_was_kept(x)) {             // KCP_SAVE_LIGHT saves no q and k
-        s->q = arena_named(r, "q", rows * a->K, sizeof(X));
-        s->k = arena_named(r, "k", rows * a->K, sizeof(X));
-        s->rstd_q = arena_take(r, rows, sizeof(float));
-        s->rstd_k = arena_take(r, rows, sizeof(float));
+    if (front_was_kept(x)) {
+        s->q = arena_named(r, "q", 0, 1);
+        s->k = arena_named(r, "k", 0, 1);
         s->beta = arena_named(r, "beta", 0, 1);
         s->Aqk = arena_named(r, "Aqk", 0, 1);
         s->A = arena_named(r, "A", 0, 1);

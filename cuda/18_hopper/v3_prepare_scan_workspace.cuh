@@ -30,7 +30,6 @@ static void place_block(struct fused *f)
     struct forward_params *x = &f->x;
     struct arena *r = &f->r;
     f->h_kept = arena_named(r, "h_kept", 0, 1);
-    if (!f->l.keeps_factors) return;
     x->saved.rstd_q = (float *)arena_named(r, "rstd_q", 0, 1);
     x->saved.rstd_k = (float *)arena_named(r, "rstd_k", 0, 1);
     x->saved.beta = (float *)arena_named(r, "beta", 0, 1);
@@ -100,8 +99,7 @@ static size_t place_fused(struct fused *f, const struct kcp_forward *args,
                             sizeof(float));
     f->x.h_in = a->h0;
     f->x.h_layout = a->layout;
-    const int kept = a->saved && f->l.keeps_factors;
-    f->x.raw_rows = a->KG == 1 && a->K == 128 && !f->l.cut && !kept;
+    f->x.raw_rows = a->KG == 1 && a->K == 128 && !f->l.cut && !a->saved;
     f->map_is_read = f->l.walk && !segments_of(call)->last;
     if (f->l.cut) place_maps(f);
     f->x.from = (int *)arena_take(r, 4 * f->p.NS, sizeof(int));

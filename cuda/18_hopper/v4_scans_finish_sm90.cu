@@ -155,8 +155,6 @@ static int run_factors(const struct kcp_backward *args, const struct kcp_path *p
     if (a->saved_bytes < f.r.head.bytes) status = KCP_BAD;
 
     if (!status) put_rows(&f);
-    if (!status && a->NS && !f.l.keeps_factors)
-        status = backward_factors(&f.x, processors());
     for (int p = PART_SUM; p <= PART_MAIN && f.l.alone; p++)
         profile_hook((enum profile_part)p, a->stream);
     //> kernel-backward-factors

@@ -32,19 +32,15 @@ struct factors_backward {
     int *differs;
 };
 
-// Places forward's results per chunk: in the workspace if KCP_SAVE_LIGHT requires
-// recomputing these results, otherwise in the block saved by forward.
+// Finds forward's results per chunk in the saved block.
 static void place_block(struct factors_backward *f)
 {
-    const struct kcp_backward *a = &f->x.a;
     struct arena *r = &f->r;
-    const int64_t heads = (int64_t)a->NC * a->HV, rows = (int64_t)a->NC * a->H;
-    f->x.factors = arena_named(r, "factors", heads, backward_factors_size(a));
-    f->x.qk_rows = arena_named(r, "qk_rows", a->KG == 1 ? rows : 0,
-                               4 * a->K / 64 * SWIZZLE128_TILE);
-    f->x.rstd_q = (const float *)arena_named(r, "rstd_q", rows * CHUNK, sizeof(float));
-    f->x.rstd_k = (const float *)arena_named(r, "rstd_k", rows * CHUNK, sizeof(float));
-    f->x.beta = (const float *)arena_named(r, "beta", heads * CHUNK, sizeof(float));
+    f->x.factors = arena_named(r, "factors", 0, 1);
+    f->x.qk_rows = arena_named(r, "qk_rows", 0, 1);
+    f->x.rstd_q = (const float *)arena_named(r, "rstd_q", 0, 1);
+    f->x.rstd_k = (const float *)arena_named(r, "rstd_k", 0, 1);
+    f->x.beta = (const float *)arena_named(r, "beta", 0, 1);
     f->h_kept = arena_named(r, "h_kept", 0, 1);
 }
 

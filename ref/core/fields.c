@@ -42,7 +42,7 @@ const struct kcp_member kcp_members[] = {
     OPTION(beta_type, 1, 5),
     OPTION(act, 1, 2),
     OPTION(layout, 1, 2),
-    OPTION(save, 1, 3),
+    OPTION(save, 1, 2),
     OPTION(form, 1, KCP_FORMS),
     OPTION(walk, 1, 3),
     OPTION(blocks, 1, INT_MAX),

@@ -74,6 +74,5 @@ struct kcp_launch kcp_launch_of(const struct kcp_call *c, int sms)
         x.turns = kcp_finish_turns(c->NC, c->H, c->K, sms);
     }
     x.keeps_states = c->save == KCP_SAVE_ALL;
-    x.keeps_factors = c->save != KCP_SAVE_LIGHT;
     return x;
 }

@@ -185,7 +185,7 @@ struct kcp_facts kcp_facts_of(const struct kcp_call *c, const struct kcp_device 
         .HV = c->HV, .K = c->K, .V = c->V, .C = c->C, .KG = c->KG, .D = c->D,
         .Wc = c->Wc, .blocks = c->blocks, .l2norm = c->l2norm, .reuse_M = c->reuse_M,
         .shift = c->shift, .strip_chunks = c->strip_chunks,
-        .save_all = c->save == KCP_SAVE_ALL, .light = c->save == KCP_SAVE_LIGHT,
+        .save_all = c->save == KCP_SAVE_ALL,
         .sms = d ? d->sms : 0, .smem = d ? d->smem : 0, .kda = c->model == KCP_KDA,
         .bounded = c->gate == KCP_GATE_BOUNDED && c->lower_bound >= -5,
         .longest = c->NC,

@@ -121,7 +121,6 @@ struct kcp_launch {
     int finish_blocks;       /* blocks of backward's kernel `finish` */
     int64_t turns;           /* (chunk, head) pairs per block of `finish` */
     int keeps_states;        /* 1: the saved block has the states (KCP_SAVE_ALL) */
-    int keeps_factors;       /* 0: backward recomputes the factors (KCP_SAVE_LIGHT) */
 };
 /* launch.c: computes the struct for a call on a GPU of `sms` SMs. The plan may be NULL
  * and sizes may be wrong; then the launch is that of an empty call. */
@@ -138,7 +137,7 @@ const char *kcp_path_launch(const struct kcp_path *row, const struct kcp_query *
 #define KCP_FACTS(F)                                                                   \
     F(T) F(N) F(NS) F(NC) F(R) F(H) F(HV) F(K) F(V) F(C) F(KG) F(D) F(Wc) F(blocks)    \
     F(l2norm) F(reuse_M) F(shift) F(strip_chunks)                                      \
-    F(saved) F(save_all) F(light) F(aligned) F(all_aligned) F(crossing) F(alone)       \
+    F(saved) F(save_all) F(aligned) F(all_aligned) F(crossing) F(alone)       \
     F(canonical) F(strips) F(chains) F(windows) F(walk) F(pieces) F(share) F(cut)      \
     F(columns) F(split) F(back_columns) F(turns) F(sms) F(smem) F(kda) F(format)       \
     F(actv) F(acc) F(states) F(exchange)                                               \

@@ -231,7 +231,7 @@ static int graph(struct kcp_report *rep)
         "kda strong H=2 K=128 V=128 lengths=500 l2norm save=all h0 dht",
         "gdn live H=1 HV=2 K=128 V=64 lengths=17,430 gate=softplus save=all reuse_M",
         "gdn live H=2 K=64 V=64 lengths=65,200,1 L=64 h0 dht layout=vk",
-        "kda live H=1 HV=2 K=128 V=128 lengths=17,430 l2norm save=light h0 dht" };
+        "kda live H=1 HV=2 K=128 V=128 lengths=17,430 l2norm h0 dht" };
     const struct kcp_variant *v[256];
     const int n = kcp_variants("08_forward", NULL, v, 256);
     struct kcp_layer layer;

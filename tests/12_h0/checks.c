@@ -136,9 +136,6 @@ static const struct {
     { 1, KCP_GDN, 1, 0, KCP_RECOMPUTE, "A", ROWS * 64 * 8 },
     { 1, KCP_KDA, 1, 0, KCP_RECOMPUTE, "h_kept", STATES * 8 },
     { 1, KCP_KDA, 1, 0, KCP_RECOMPUTE, "w", 0 },
-    { 1, KCP_KDA, 1, 0, KCP_SAVE_LIGHT, "q", 0 },
-    { 1, KCP_KDA, 1, 0, KCP_SAVE_LIGHT, "k", 0 },
-    { 1, KCP_KDA, 1, 0, KCP_SAVE_LIGHT, "A", ROWS * 64 * 8 },
     { 1, KCP_KDA, 1, 0, KCP_SAVE_ALL, "G", ROWS * 64 * 8 },
     { 1, KCP_GDN, 1, 0, KCP_SAVE_ALL, "G", ROWS * 8 },
     { 1, KCP_KDA, 1, 0, KCP_SAVE_ALL, "qg", ROWS * 64 * 8 },
@@ -154,10 +151,7 @@ static const struct {
     { 2, KCP_KDA, 1, 256, KCP_RECOMPUTE, "strip_maps", 0 },
     { 2, KCP_KDA, 1, 0, KCP_RECOMPUTE, "h_chunks", 0 },
     { 2, KCP_KDA, 1, 0, KCP_SAVE_ALL, "h_chunks", CHUNKS * STATE * 2 },
-    { 2, KCP_KDA, 1, 0, KCP_SAVE_ALL, "v_new_chunks", CHUNKS * STATE * 2 },
-    { 2, KCP_KDA, 1, 0, KCP_SAVE_LIGHT, "factors", 0 },
-    { 2, KCP_KDA, 1, 0, KCP_SAVE_LIGHT, "beta", 0 },
-    { 2, KCP_KDA, 1, 0, KCP_SAVE_LIGHT, "strip_maps", 24 * STATES * 4 } };
+    { 2, KCP_KDA, 1, 0, KCP_SAVE_ALL, "v_new_chunks", CHUNKS * STATE * 2 } };
 
 static int bytes(struct kcp_report *rep)
 {

@@ -2,8 +2,8 @@
  *
  * Book: chapter 12, "What each mode keeps". Checked by: the judge. Next:
  * tests/13_backward/strips.c. Variant twin_modes is correct. It reads A and Aqk from
- * the block and, in mode save-all, h and v_new. It always recomputes q and k, as mode
- * light requires. Mutants read another chunk or head, or omit dt_bias or l2norm. */
+ * the block and, in mode save-all, h and v_new. Mutants read another chunk or head, or
+ * omit dt_bias. */
 #include "wrong.h"
 
 static int mode(const struct wrong_rank *x)
@@ -31,15 +31,10 @@ static void take_triangle(struct wrong_rank *x, const char *name, double *to)
 int wrong_factors(struct wrong_rank *x, struct kcp_gate g, struct kcp_wy y)
 {
     const struct kcp_backward *a = x->a;
-    const int light = mode(x) == KCP_SAVE_LIGHT;
     int status = KCP_OK;
     take_triangle(x, "A", x->A);
     take_triangle(x, "Aqk", x->Aqk);
-    if (light && x->x.flags & AS_GIVEN) {
-        g.l2norm = 0;
-        status = ref_gate(&g);
-    }
-    if (!status && light && x->x.flags & WRONG_GATE) {
+    if (mode(x) == KCP_RECOMPUTE && x->x.flags & WRONG_GATE) {
         g.q = g.k = g.beta = NULL;
         g.dt_bias = NULL;
         g.G = zeros(x, a->T * a->HV * a->KG);

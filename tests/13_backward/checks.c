@@ -38,18 +38,15 @@ KCP_CHECK(check_13_canonical) = { "13_backward", "canonical",
     "canonical segments give equal bits of all outputs, including dA_log and ddt_bias, "
     "for R = 1, 2, 3, 4, 7 and 8", canonical };
 
-/* Checks that all modes of saving tensors give equal bits. On a GPU, modes light and
- * recompute give equal bits only if one kernel normalises q and k in both passes. Cases
- * with odd ids (id=1) meet this condition, because one layer runs both passes. Save-all
- * gives these bits only for blocks of format `chunks`, where forward's scan stores the
- * states that backward would recompute. */
+/* Checks that both modes of saving tensors give equal bits. On a GPU this holds only
+ * for blocks of format `chunks`, where forward's scan stores the states that backward
+ * would recompute. */
 static int modes_agree(struct kcp_report *rep, const struct kcp_variant *v,
                        const char *words)
 {
     const int all = v->where == KCP_HOST ||
                     kcp_path_format(v->stage, v->name) == KCP_FORMAT_CHUNKS;
-    const int status = bits_agree(rep, v, words, v, "save=light");
-    return status || !all ? status : bits_agree(rep, v, words, v, "save=all");
+    return all ? bits_agree(rep, v, words, v, "save=all") : KCP_OK;
 }
 
 static int ref_modes(struct kcp_report *rep, const char *stage, const char *words)
@@ -69,7 +66,7 @@ static int modes(struct kcp_report *rep)
     return status;
 }
 KCP_CHECK(check_13_modes) = { "13_backward", "modes",
-    "modes light, recompute and save-all give equal bits", modes };
+    "modes recompute and save-all give equal bits", modes };
 
 static int gpu_modes(struct kcp_report *rep)
 {
@@ -94,8 +91,8 @@ static int gpu_modes(struct kcp_report *rep)
     return err;
 }
 KCP_CHECK(check_13_gpu_modes) = { "13_backward", "gpu_modes",
-    "on a GPU, modes light and save-all (block format `chunks`) give the bits of "
-    "mode recompute", gpu_modes };
+    "on a GPU, mode save-all (block format `chunks`) gives the bits of mode "
+    "recompute", gpu_modes };
 
 /* Checks which of rank r's scans run in the first and in the second GPU launch. Each
  * segment must have exactly one reverse scan and one scan of states (no scan of states

@@ -195,7 +195,5 @@ MUTANT(next_h, "in mode save-all, reads the state of the next chunk",
        .flags = OF_BLOCK | NEXT_H);
 MUTANT(other_v_new, "in mode save-all, reads v_new of the next value head",
        .flags = OF_BLOCK | OTHER_HEAD);
-MUTANT(light_gate, "in mode light, recomputes factors without dt_bias",
+MUTANT(recompute_gate, "in mode recompute, recomputes factors without dt_bias",
        .flags = OF_BLOCK | WRONG_GATE);
-MUTANT(light_rows, "in mode light, does not normalise q and k again",
-       .flags = OF_BLOCK | AS_GIVEN);

@@ -16,7 +16,7 @@ enum {
     NO_H0 = 128, OWN_SUM = 256, ALL_DH0 = 512, EMPTY_0 = 1024, AS_KV = 2048,
     NEIGHBOUR = 4096, TWICE = 8192, NOTHING = 1 << 14, FLOOR = 1 << 15,
     STRIPS = 1 << 16, NEXT_START = 1 << 17, OF_BLOCK = 1 << 18, STALE = 1 << 19,
-    NEXT_H = 1 << 20, OTHER_HEAD = 1 << 21, WRONG_GATE = 1 << 22, AS_GIVEN = 1 << 23,
+    NEXT_H = 1 << 20, OTHER_HEAD = 1 << 21, WRONG_GATE = 1 << 22,
     GATE_BF16 = 1 << 24,
 };
 

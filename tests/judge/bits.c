@@ -300,7 +300,7 @@ int cuts_agree(struct kcp_report *rep, const char *stage, const char *words)
       "beta=sigmoid h0 dht" }, \
     { stage, 1, "gdn strong H=2 K=128 V=128 lengths=330 L=128 l2norm save=all h0 " \
       "dht" }, \
-    { stage, 1, "kda live H=2 K=128 V=128 lengths=330 L=128 l2norm save=light h0 " \
+    { stage, 1, "kda live H=2 K=128 V=128 lengths=330 L=128 l2norm h0 " \
       "dht" }, \
     { stage, 1, "kda live H=1 K=64 V=64 lengths=200,0,130 L=64 l2norm h0 dht " \
       "blocks=3" }, \

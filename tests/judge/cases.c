@@ -191,7 +191,7 @@ static void case_of(struct kcase *k, int id, const int *row,
     c->R = R > 0 ? R : ranks_[row[RANKS]];
     c->form = row[FORM];
     c->layout = row[LAYOUT];
-    if (row[SAVE]) c->save = id % 4 < 2 ? KCP_SAVE_ALL : KCP_SAVE_LIGHT;
+    if (row[SAVE]) c->save = KCP_SAVE_ALL;
     c->reuse_M = row[REUSE];
     c->scale = row[SCALE] ? 0.3 : 0;
     c->lower_bound = -5;

@@ -79,12 +79,10 @@ int case_for_path(const struct kcp_stage *s, const char *kernel,
                                         "strip=64", "strip=64 save=all", "R=2 h0",
                                         "R=2 strip=2", "R=2 save=all",
                                         "R=2 strip=1 walk=sequential",
-                                        "h0 dht save=light", "strip=1 save=light",
                                         "strip=1 save=all", "R=2 cuts=ends h0 dht",
                                         "R=2 cuts=ends save=all", "R=2 cuts=ends "
                                         "strip=1", "R=2 cuts=ends strip=1 save=all",
-                                        "R=2 cuts=ends save=light", "R=2 cuts=ends "
-                                        "strip=1 save=light", "R=2 cuts=ends strip=64",
+                                        "R=2 cuts=ends strip=64",
                                         "R=2 cuts=ends strip=64 save=all" };
     static const int heads[][2] = { { 1, 2 }, { 2, 4 }, { 10, 70 }, { 36, 144 },
                                    { 8, 24 }, { 48, 96 }, { 96, 96 } };

@@ -412,7 +412,7 @@ const struct plant plants[] = {
     { "forward_right", "13", reference, SAVING("all"), "ok,", PLAIN },
     { "scaled_o", "13", reference, SAVING("all"), "forward o wrong",
       FORWARD(0, 10) },
-    { "wrong_ht", "13", reference, SAVING("light"), "forward ht wrong",
+    { "wrong_ht", "13", reference, SAVING("all"), "forward ht wrong",
       .forward = forward_moves_ht },
     { "without_o", "13", reference, SAVING("none"), "NaN in forward o",
       FORWARD(0, NAN) },

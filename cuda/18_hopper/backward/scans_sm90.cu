@@ -86,19 +86,3 @@ int backward_maps(const struct backward_params *x, const int *own)
     f.maps = x->maps;
     return forward_maps(&f);
 }
-
-size_t backward_factors_size(const struct kcp_backward *a)
-{
-    if (a->KG == 1) return sizeof(struct gdn_head_factors);
-    return a->K == 64 ? sizeof(struct chunk_factors<64>)
-                      : sizeof(struct chunk_factors<128>);
-}
-
-int backward_factors(const struct backward_params *x, int processors)
-{
-    struct forward_params f = forward_of(x);
-    f.saved.rstd_q = (float *)x->rstd_q;
-    f.saved.rstd_k = (float *)x->rstd_k;
-    f.saved.beta = (float *)x->beta;
-    return x->a.KG == 1 ? gdn_chunk_prepare(&f) : kda_chunk_prepare(&f, processors);
-}

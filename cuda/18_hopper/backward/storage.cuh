@@ -103,14 +103,9 @@ static __device__ __forceinline__ struct packed_rows<V> *v_new_of(
 
 // `backward_maps`: computes M of token ranges from the saved factors, as forward does.
 // Each element of `own` [NS] must be -1: the scan for h_ext (not used) starts from 0.
-// `backward_scans`: runs all jobs in one grid. `strips`: 1 if stretches are strips.
+// `backward_scans`: runs all jobs in one grid, in blocks of 64 or 128 columns.
 // `backward_finish_scratch`: returns the bytes of scratch that backward_finish needs.
-// `backward_factors`: runs forward's chunk_prepare, which stores factors, rstd and beta
-// in the arrays of x. Needed if forward did not save them.
-// `backward_factors_size`: returns the bytes of factors per chunk and value head.
 int backward_maps(const struct backward_params *x, const int *own);
-int backward_factors(const struct backward_params *x, int processors);
-size_t backward_factors_size(const struct kcp_backward *a);
 int backward_scans(const struct backward_params *x, int columns);
 int backward_finish(const struct backward_params *x, int processors);
 size_t backward_finish_scratch(const struct kcp_backward *a);

@@ -26,7 +26,7 @@ GRADIENTS = ("dq_raw", "dk_raw", "dv", "dg_raw", "dbeta_raw", "dA_log", "ddt_bia
 
 
 # What forward saves for backward, by the value of option `save`.
-SAVES = {"light": "KCP_SAVE_LIGHT", "recompute": "KCP_RECOMPUTE", "all": "KCP_SAVE_ALL"}
+SAVES = {"recompute": "KCP_RECOMPUTE", "all": "KCP_SAVE_ALL"}
 
 
 def _save(save, disable_recompute):
@@ -387,8 +387,9 @@ def chunk_kda(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor,
     - `cp_context`: from `build_cp_context`; the tensors then have only this rank's
       tokens. `form`: the algorithm by which ranks exchange states, `all_gather` or
       another name in `kcp_torch.library.forms()`.
-    - `save`: what forward keeps for backward: `light` (least), `recompute` or
-      `all` (most). `None` means `all` if `disable_recompute` is true, else `recompute`.
+    - `save`: what forward keeps for backward: `recompute` (less) or `all`. To keep
+      nothing, use torch.utils.checkpoint. `None` means `all` if `disable_recompute` is
+      true, else `recompute`.
     - `reduce_gradients`: every rank gets the gradients of `A_log` and `dt_bias` summed
       over ranks. `round_gates`: rounds g and beta of a wider type to bfloat16 if
       q is bfloat16.
