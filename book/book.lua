@@ -95,7 +95,7 @@ local function code_of(path, L, a, b)
     end
   end
   for i, l in ipairs(t) do t[i] = l:sub(margin + 1) end
-  if #t > 75 then die("%s:%d: %d lines is too long to show; use regions", path, a, #t) end
+  if #t > 80 then die("%s:%d: %d lines is too long to show; use regions", path, a, #t) end
   return table.concat(t, "\n")
 end
 
@@ -805,7 +805,7 @@ local function weave(doc)
         end
         local at = functions[name]
         if at then return pandoc.Link({ c }, string.format("src/%s.html#L%s", at[1], at[2])) end
-        for _, h in ipairs { "ref/kcp.h", "ref/comm.h", "ref/stages.h", "ref/ref.h" } do
+        for _, h in ipairs { "ref/kcp.h", "ref/comm.h", "ref/stages.h", "ref/ref.h", "ref/moves.h" } do
           for i, l in ipairs(lines_of(h) or {}) do
             if l:find(name .. "%f[%W]") then return pandoc.Link({ c }, string.format("src/%s.html#L%d", h, i)) end
           end
