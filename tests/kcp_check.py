@@ -103,9 +103,25 @@ def as_torch(case, o):
             setattr(case, name, x)
 
 
+def fla_context(case):
+    """Makes the context of FLA's context parallelism, or says what FLA does not take."""
+    import torch.distributed as dist
+    from fla.ops.cp import build_cp_context
+    parts = [b - a for a, b in zip(case.cuts, case.cuts[1:])]
+    if min(parts) != max(parts):
+        raise NotImplementedError(f"equal parts only, found cuts {case.cuts}")
+    for name in ("h0", "dht"):
+        if getattr(case, name, None) is not None:
+            raise NotImplementedError("no initial or final states")
+    case.withheld = ("ht", "dh0")
+    return build_cp_context(case.cu_seqlens.to(case.q_raw.device),
+                            group=dist.group.WORLD)
+
+
 def by_fla(fn, case, o):
     """Calls fn with FLA's arguments. Returns outputs, or gradients from autograd."""
     import torch
+    theirs = o.cp > 1 and getattr(fn, "__module__", "").startswith("fla.")
     gdn = "gated_delta" in getattr(fn, "__name__", "")
     if case.model != int(gdn) or not hasattr(case, "q_raw"):
         return None
@@ -119,7 +135,7 @@ def by_fla(fn, case, o):
         x["g_raw"] = x["g_raw"][..., 0]
     if not case.gate:
         x["A_log"] = x["dt_bias"] = None
-    if case.backward and x["h0"] is None:       # dh0 is an output even without h0
+    if case.backward and x["h0"] is None and not theirs:    # dh0 is an output even without h0
         state = (case.V, case.K) if case.layout else (case.K, case.V)
         acc = torch.float64 if x["q_raw"].dtype == torch.float64 else torch.float32
         case.h0 = x["h0"] = torch.zeros(len(case.cu_seqlens) - 1, case.HV, *state,
@@ -127,7 +143,9 @@ def by_fla(fn, case, o):
     x = {n: None if t is None else t.requires_grad_(case.backward)
          for n, t in x.items()}
     more = dict(cu_seqlens=case.cu_seqlens.to(case.q_raw.device))
-    if o.cp > 1:
+    if theirs:
+        more = dict(cp_context=fla_context(case))
+    elif o.cp > 1:
         import kcp_torch
         more = dict(cp_context=kcp_torch.build_cp_context(case.cu_seqlens,
                                                           cuts=case.cuts))
@@ -143,10 +161,10 @@ def by_fla(fn, case, o):
     if case.layout:
         more.update(state_v_first=True)
     out, ht = fn(x["q_raw"], x["k_raw"], x["v"], x["g_raw"], x["beta_raw"],
-                 scale=case.scale, initial_state=x["h0"], output_final_state=True,
+                 scale=case.scale, initial_state=x["h0"], output_final_state=not theirs,
                  use_qk_l2norm_in_kernel=bool(case.l2norm), **more)
     if not case.backward:
-        return {"o": out[0], "ht": ht}
+        return {"o": out[0]} if theirs else {"o": out[0], "ht": ht}
     loss = (out * case.do[None]).sum()
     if case.dht is not None:
         loss = loss + (ht * case.dht).sum()
@@ -173,6 +191,18 @@ def numbers(name, x):
     return x
 
 
+def changed(case, before):
+    """Returns the name of an input that differs from its copy, or None."""
+    for name, copy in before.items():
+        x = getattr(case, name)
+        x = x.detach() if hasattr(x, "detach") else x
+        same = x.shape == copy.shape and \
+            ((x == copy) | ((x != x) & (copy != copy))).all()
+        if not bool(same):
+            return name
+    return None
+
+
 def compute(fn, path, o):
     """Runs fn on one case and writes the outputs. Returns "done" or "n/a" (and why)."""
     case = case_at(path, o.stage, o)
@@ -182,16 +212,30 @@ def compute(fn, path, o):
         return "n/a"
     if not o.numpy:
         as_torch(case, o)
+    inputs = {n: getattr(case, n) for n, f in case.fields.items() if "IN" in f[0]}
+    before = {n: x.clone() if hasattr(x, "clone") else x.copy()
+              for n, x in inputs.items() if x is not None}
     try:
         out = by_fla(fn, case, o) if o.style == "fla" else fn(case)
     except NotImplementedError as e:
         return f"n/a {e}"
+    wrong = changed(types.SimpleNamespace(**inputs), before)
+    if wrong:
+        raise ValueError(f"{wrong}: the function changed its input")
     if out is None:
         return "n/a"
     for n in out:                               # inputs are the judge's
         if n not in case.fields or "OUT" not in case.fields[n][0]:
             raise ValueError(f"{n} is not an output of this stage")
     out = {n: x if x is None else numbers(n, x) for n, x in out.items()}
+    for n, x in out.items():                    # a rank's rows, if it has a part of them
+        letters = case.fields[n][1].split()
+        if o.cp > 1 and x is not None and letters[0] == "T":
+            want = (case.cuts[o.rank + 1] - case.cuts[o.rank],
+                    *(getattr(case, letter, None) for letter in letters[1:]))
+            if x.shape != want and None not in want:
+                raise ValueError(f"{n}: found shape {x.shape}, expected {want}")
+    open(os.path.join(path, f"answered.{o.rank}"), "w").close()
     if o.cp > 1:
         import torch.distributed as dist
         parts = [None] * o.cp
@@ -201,6 +245,8 @@ def compute(fn, path, o):
             every = [p[n] for p in parts]
             out[n] = None if every[0] is None else \
                 np.concatenate(every) if cut else sum(every)
+    for n in getattr(case, "withheld", ()):
+        open(os.path.join(path, n + ".na"), "w").close()
     for n, x in out.items():
         if o.rank == 0 and x is not None:
             if x.dtype not in (np.float32, np.float64):
@@ -209,14 +255,18 @@ def compute(fn, path, o):
     return "done"
 
 
-def keep_error(path, e):
-    """Writes the exception (one line) and its position in fn's files to error.txt."""
+def keep_error(path, e, who):
+    """Writes the exception (one line) and its position in fn's files to error.txt. If
+    several ranks fail, the first one writes."""
     frames = [f for f in traceback.extract_tb(e.__traceback__)
               if os.path.abspath(f.filename) != os.path.abspath(__file__)]
     lines = traceback.format_exception_only(type(e), e)
-    with open(os.path.join(path, "error.txt"), "w") as f:
-        f.write(" ".join(" ".join(lines).split())[:400] + "\n")
-        f.writelines(traceback.format_list(frames[-8:]))
+    try:
+        with open(os.path.join(path, "error.txt"), "x") as f:
+            f.write(who + " ".join(" ".join(lines).split())[:400] + "\n")
+            f.writelines(traceback.format_list(frames[-8:]))
+    except FileExistsError:
+        pass
 
 
 def own_gpu(o):
@@ -249,7 +299,7 @@ def worker(o):
             word = compute(fn, path, o)
         except Exception as e:
             word = "error"
-            keep_error(path, e)
+            keep_error(path, e, f"rank {o.rank}: " if o.cp > 1 else "")
             if o.cp > 1:                            # the other ranks wait for this one
                 return 1
             if o.device == "cuda":                  # raises if the context is lost
@@ -301,7 +351,10 @@ def run_workers(o, paths, here):
         for r in range(o.cp):
             lines = open(os.path.join(here, f"log.{r}")).read().strip().splitlines()
             tail = tail or (lines[-1] if lines else "")
-        words = f"{why or 'its process ended'}, status {codes}: {tail}"
+        silent = [r for r in range(o.cp)
+                  if not os.path.exists(os.path.join(left[0], f"answered.{r}"))]
+        who = f"rank {', '.join(map(str, silent))}: " if o.cp > 1 and silent else ""
+        words = f"{who}{why or 'its process ended'}, status {codes}: {tail}"
         if not os.path.exists(os.path.join(left[0], "begun")):
             raise SystemExit(fail(f"{o.function}: not a function that can be imported: {words}"))
         if not os.path.exists(os.path.join(left[0], "error.txt")):

@@ -59,6 +59,9 @@ def wrong(case):
     return out
 def unreal(case): return {n: x + 0j for n, x in h0.run(case).items()}
 def inputs(case): return {"h_in": case.h_in}
+def writes(case):
+    case.h_in[...] += 1
+    return h0.run(case)
 def none(case): return None
 def raises(case): return {}["no"]
 def gone(case):
@@ -90,6 +93,7 @@ assert output["status"] == 1 and count("fail") and count("pass")
 PY
 check 1 complex128 mine:unreal --case "$few"
 check 1 h_in mine:inputs --case "$few"
+check 1 'changed its input' mine:writes --case "$few"
 check 1 'nothing was judged' mine:none --case "$few"
 check 2 'shapes.*1x1' h0:run --small --shapes 1x1
 check 1 'status .-9' mine:gone --case "$few"

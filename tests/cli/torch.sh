@@ -76,4 +76,40 @@ for words in "chunk_kda --stage 13" "chunk_gated_delta_rule --stage 08 --cp 2"; 
         $list kcp_torch:$words) >"$W/log" 2>&1 || stop "kcp_check.py $words"
     tail -1 "$W/log"
 done
+
+# ---- a mistake of one rank: one verdict that names the rank and the case
+cat >"$W/mine.py" <<'PY'
+import time
+import numpy as np
+
+def of(change):
+    def run(case):
+        out = {"o": np.zeros((len(case.v), case.HV, case.V)),
+               "ht": np.zeros((1, case.HV, case.K, case.V))}
+        if case.rank == 1: change(case, out)
+        return out
+    return run
+
+def leave(case, out): raise RuntimeError("out of paper")
+def change_input(case, out): case.v[0] += 1
+raises, writes = of(leave), of(change_input)
+shape = of(lambda case, out: out.update(o=out["o"][:-1]))
+kind = of(lambda case, out: out.update(o="text"))
+unreal = of(lambda case, out: out["o"].fill(np.nan))
+hangs = of(lambda case, out: time.sleep(1000))
+PY
+while IFS='|' read -r function words; do
+    (cd "$W" && "$python" "$here/tests/kcp_check.py" --check "$B/kcp-check" --stage 08 --numpy \
+        --cp 2 --limit 40 --case 'live kda R=2 K=16 V=16 lengths=40' mine:$function) \
+        >"$W/log" 2>&1
+    [ $? = 1 ] && grep -q "$words" "$W/log" && [ "$(grep -c '^  FAIL' "$W/log")" = 1 ] &&
+        grep -q -- '--case' "$W/log" || stop "kcp_check.py --cp 2, $function on rank 1"
+done <<'LIST'
+raises|rank 1: RuntimeError: out of paper
+writes|rank 1: .* v: the function changed its input
+shape|rank 1: .* found shape
+kind|rank 1: .* found str
+unreal|o rank 1 .* is nan
+hangs|rank 1: no answer in 40 s
+LIST
 echo "torch.sh: train.py, $(tail -1 "$W/one") on 1 rank and 4"
