@@ -97,7 +97,7 @@ static void judge_dir(const char *dir, const struct kcp_stage *s, const struct k
     for (int j = 0; !bad && j < s->nfields; j++) {
         const struct kcp_field *f = &s->fields[j];
         if (field_in(f) || !field_used(f, &c)) continue;
-        snprintf(file, sizeof file, "%s.na", f->name);  /* the system has no such output */
+        snprintf(file, sizeof file, "%s.na", f->name);   /* the system lacks it */
         if (exists(dir, i, pass, file)) continue;
         snprintf(file, sizeof file, "%s.npy", f->name);
         emit_path(path, sizeof path, dir, i, pass, file);
