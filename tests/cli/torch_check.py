@@ -325,7 +325,7 @@ def errors():
             ("q NoneType tensor", dict(q=None)), ("q ndarray", dict(q=q.numpy())),
             ("q [20, 2, 8] [B,", dict(q=q[0])), ("k complex128", dict(k=k + 0j)),
             ("v [20, 4, 8] HV", dict(v=v[0])), ("v 1 heads", dict(v=v[:, :, :1])),
-            ("beta [20, 4]", dict(beta=beta[0])), ("save 'most' light", dict(save="most")),
+            ("beta [20, 4]", dict(beta=beta[0])), ("save 'most' all", dict(save="most")),
             ("save ['all']", dict(save=["all"])), ("form ['ring']", dict(form=["ring"])),
             ("A_log [3] [4]", dict(use_gate_in_kernel=True, A_log=torch.zeros(3))),
             ("A_log list [4]", dict(use_gate_in_kernel=True, A_log=[0, 0, 0, 0])),
