@@ -1,4 +1,4 @@
-/* plain.c -- tells whether calls with given options run a plain path, and why.
+/* plain.c -- returns whether calls with given options run a plain path, and why.
  *
  * Book: chapter 08, "Paths".  Checked by: tests/08_forward/plain.c.
  * Next: ../layer.h, kcp_layer_plain.
@@ -14,82 +14,76 @@
 #include <string.h>
 
 /* A call on a device. The members that differ between ranks have fixed values. */
-struct asked {
+struct device_call {
     struct kcp_call call;
     enum kcp_storage storage;
     struct kcp_device device;
 };
 
 /* ---- what a call may need for a fast path: each function changes one value */
-static void fix_arch(struct asked *x) { x->device.arch = 90; }
-static void fix_q(struct asked *x) { x->storage = KCP_BF16; }
-static void fix_g(struct asked *x) { x->call.g_type = KCP_AS_Q; }
-static void fix_beta(struct asked *x) { x->call.beta_type = KCP_AS_Q; }
-static void fix_C(struct asked *x) { x->call.C = 64; }
-static void fix_save(struct asked *x) { x->call.save = KCP_RECOMPUTE; }
+static void fix_arch(struct device_call *x) { x->device.arch = 90; }
+static void fix_q(struct device_call *x) { x->storage = KCP_BF16; }
+static void fix_g(struct device_call *x) { x->call.g_type = KCP_AS_Q; }
+static void fix_beta(struct device_call *x) { x->call.beta_type = KCP_AS_Q; }
+static void fix_C(struct device_call *x) { x->call.C = 64; }
 
-static void fix_K(struct asked *x)
+static void fix_K(struct device_call *x)
 {
     x->call.K = x->call.K <= 64 ? 64 : 128;
     x->call.KG = kcp_gates_of(&x->call);
 }
 
-static void fix_V(struct asked *x) { x->call.V = x->call.K <= 64 ? 64 : 128; }
+static void fix_V(struct device_call *x) { x->call.V = x->call.K <= 64 ? 64 : 128; }
 
-static void tell_arch(const struct asked *x, char *s, size_t n)
+static void print_arch(const struct device_call *x, char *s, size_t n)
 {
     snprintf(s, n, "sm_%d", x->device.arch);
 }
 
-static void tell_q(const struct asked *x, char *s, size_t n)
+static void print_q(const struct device_call *x, char *s, size_t n)
 {
     snprintf(s, n, "%s", kcp_type_name(kcp_type_of(&x->call, KCP_ACTV, x->storage)));
 }
 
-static void tell_g(const struct asked *x, char *s, size_t n)
+static void print_g(const struct device_call *x, char *s, size_t n)
 {
     snprintf(s, n, "%s", kcp_type_name(kcp_type_of(&x->call, KCP_G, x->storage)));
 }
 
-static void tell_beta(const struct asked *x, char *s, size_t n)
+static void print_beta(const struct device_call *x, char *s, size_t n)
 {
     snprintf(s, n, "%s", kcp_type_name(kcp_type_of(&x->call, KCP_BETA, x->storage)));
 }
 
-static void tell_K(const struct asked *x, char *s, size_t n)
+static void print_K(const struct device_call *x, char *s, size_t n)
 {
     snprintf(s, n, "%d", x->call.K);
 }
 
-static void tell_V(const struct asked *x, char *s, size_t n)
+static void print_V(const struct device_call *x, char *s, size_t n)
 {
     snprintf(s, n, "%d", x->call.V);
 }
 
-static void tell_C(const struct asked *x, char *s, size_t n)
+static void print_C(const struct device_call *x, char *s, size_t n)
 {
     snprintf(s, n, "%d", x->call.C);
 }
 
-static void tell_save(const struct asked *x, char *s, size_t n)
-{
-    snprintf(s, n, "mode %d", x->call.save);
-}
-
 static const struct {
     const char *name;
-    void (*fix)(struct asked *);
-    void (*tell)(const struct asked *, char *, size_t);
+    void (*fix)(struct device_call *);
+    void (*print)(const struct device_call *, char *, size_t);
 } fixes[] = {
-    { "the GPU", fix_arch, tell_arch }, { "q", fix_q, tell_q }, { "g", fix_g, tell_g },
-    { "beta", fix_beta, tell_beta }, { "K", fix_K, tell_K }, { "V", fix_V, tell_V },
-    { "C", fix_C, tell_C }, { "save", fix_save, tell_save },
+    { "the GPU", fix_arch, print_arch }, { "q", fix_q, print_q },
+    { "g", fix_g, print_g }, { "beta", fix_beta, print_beta }, { "K", fix_K, print_K },
+    { "V", fix_V, print_V }, { "C", fix_C, print_C },
 };
 enum { FIXES = sizeof fixes / sizeof *fixes };
 
 /* Returns the path of a pass, or NULL. Forward sets *format, which backward reads. */
-static const struct kcp_path *path_of(const struct asked *x, int backward, int saved,
-                                      int *format, int unlinked)
+static const struct kcp_path *path_of(const struct device_call *x, int backward,
+                                      int saved, int *format, int unlinked)
 {
     const struct kcp_query q = {
         .stage = backward ? "13_backward" : "08_forward", .storage = x->storage,
@@ -107,7 +101,7 @@ int kcp_path_is_plain(const struct kcp_path *p)
 }
 
 /* Returns 1 if a pass of x is plain. Sets *p to the path of the first such pass. */
-static int is_plain(const struct asked *x, int saves, int unlinked,
+static int is_plain(const struct device_call *x, int saves, int unlinked,
                     const struct kcp_path **p)
 {
     int format = 0;
@@ -118,9 +112,9 @@ static int is_plain(const struct asked *x, int saves, int unlinked,
 }
 
 /* Returns x with all changes whose bits are in `bits`. */
-static struct asked fixed(const struct asked *x, unsigned bits)
+static struct device_call fixed(const struct device_call *x, unsigned bits)
 {
-    struct asked y = *x;
+    struct device_call y = *x;
     for (int i = 0; i < FIXES; i++)
         if (bits >> i & 1) fixes[i].fix(&y);
     return y;
@@ -130,7 +124,7 @@ int kcp_plain(const struct kcp_call *call, enum kcp_storage storage,
               const struct kcp_device *device, int saves, int unlinked, char *why,
               size_t n)
 {
-    struct asked x = { *call, storage, *device };
+    struct device_call x = { *call, storage, *device };
     const struct kcp_path *p, *other;
     unsigned bits = (1u << FIXES) - 1;
     x.call.plan = NULL;
@@ -139,7 +133,7 @@ int kcp_plain(const struct kcp_call *call, enum kcp_storage storage,
     x.call.r = x.call.strip_chunks = 0;
     if (n) why[0] = 0;
     if (!is_plain(&x, saves, unlinked, &p)) return 0;
-    struct asked y = fixed(&x, bits);
+    struct device_call y = fixed(&x, bits);
     int at = snprintf(why, n, "%s", p ? p->name : "no path");
     if (is_plain(&y, saves, unlinked, &other)) return 1;
     for (int i = 0; i < FIXES; i++) {                /* keep only necessary changes */
@@ -150,8 +144,8 @@ int kcp_plain(const struct kcp_call *call, enum kcp_storage storage,
     for (int i = 0, first = 1; i < FIXES; i++) {
         char found[24], expected[24];
         if (!(bits >> i & 1) || at < 0 || (size_t)at >= n) continue;
-        fixes[i].tell(&x, found, sizeof found);
-        fixes[i].tell(&y, expected, sizeof expected);
+        fixes[i].print(&x, found, sizeof found);
+        fixes[i].print(&y, expected, sizeof expected);
         at += snprintf(why + at, n - (size_t)at, "%s %s is %s, expected %s",
                        first ? ":" : ";", fixes[i].name, found, expected);
         first = 0;
