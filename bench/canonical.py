@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
 # canonical.py -- compares canonical plans with free plans: equal bits or not, and time.
 #
-# Book: chapter 06.  Checked by: itself: canonical plans must give equal bits.
-# Next: bench/setup.c.
+# Book: chapter 06.
 #
 #   python3 bench/canonical.py [BUILD]        needs two GPUs; writes OUT/canonical.tsv
 #

@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
 # check_gpus.py -- judges the stages that communicate, over NCCL on this machine's GPUs.
 #
-# Book: chapter 20.  Checked by: its planted mistakes, tests/cli/bench_cli.sh.
-# Next: ../comm/backend/nccl.c.
+# Book: chapter 20.
 #
 #   make check-gpus, or python3 bench/check_gpus.py [BUILD]
 #

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # digest.py -- hashes each variant's machine code, to find records made with older code.
 #
-# Book: chapter 18.  Checked by: records.py stale, against bench/results.  Next: records.py.
+# Book: chapter 18.
 #
 #   python3 bench/digest.py [BUILD]        prints columns `stage variant nvcc digest also`
 #   python3 bench/digest.py --compare A B  compares two builds; status 1: GPU functions differ

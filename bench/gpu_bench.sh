@@ -1,9 +1,7 @@
 #!/bin/sh
 # gpu_bench.sh -- judges all stages on one GPU, and times kernels and other systems.
 #
-# Book: chapter 18.  Checked by: bench/records.py, which keeps no row without a verdict,
-# and a planted mistake: timing starts only after kcp-bench has rejected wrong numbers.
-# Next: peers/fla_ops.py.
+# Book: chapter 18.
 #
 #   sh bench/gpu_bench.sh [BUILD]                      writes to $OUT, default BUILD/bench
 #   python3 bench/records.py add $OUT NAME COMMIT      then adds rows to bench/results

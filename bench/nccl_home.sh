@@ -1,7 +1,6 @@
 # nccl_home.sh -- adds the NCCL and CUDA libraries of Python packages to LD_LIBRARY_PATH.
 #
-# Book: chapter 20.  Checked by: check_gpus.py, which sources this file.
-# Next: check_gpus.py.
+# Book: chapter 20.
 for home in $(python3 -c '
 import sysconfig, os
 for k in ("purelib", "platlib"):

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # records.py -- adds measurements of a GPU run to bench/results, and lists outdated ones.
 #
-# Book: chapters 17, 18.  Checked by: tests/cli/bench_cli.sh.  Next: digest.py.
+# Book: chapters 17, 18.
 #
 #   records.py add FOLDER NAME COMMIT   adds a run's rows to bench/results/NAME.tsv
 #   records.py stale [BUILD]            prints variants whose present code has no recorded time

@@ -1,8 +1,7 @@
 #!/bin/sh
 # sanitize.sh -- runs every kernel on tiny cases under each tool of compute-sanitizer.
 #
-# Book: chapter 18.  Checked by: sanitize_control.cu, a fault for each tool.
-# Next: records.py, which keeps the table.
+# Book: chapter 18.
 #
 #   make sanitize        STAGE=NN runs one stage. PATHS=1 in the environment runs only the
 #                        smallest case per row of ref/core/paths.def (rows variant@path).

@@ -1,6 +1,6 @@
 // sanitize_control.cu -- kernels with a fault for each tool of compute-sanitizer.
 //
-// Book: chapter 18.  Checked by: sanitize.sh, which runs it first.  Next: sanitize.sh.
+// Book: chapter 18.
 // Usage: sanitize-control memcheck|racecheck|initcheck|synccheck|none|late|turns.
 // `late` (a fault for racecheck) and `turns` (no fault) use mbarriers.
 #include <cuda_runtime.h>

@@ -1,7 +1,6 @@
 /* answers.c -- computes exercise answers; calls no reference function ref_*().
  *
- * Book: the exercises of chapters 00 to 20.  Checked by: itself, because most numbers
- * are computed in two ways; tests/cli/answers.sh runs it.  Next: book/answers_run.c. */
+ * Book: the exercises of chapters 00 to 20. */
 #include "answers.h"
 #include "ref.h"
 #include "tests/20_clusters/model.h"

@@ -1,6 +1,6 @@
 /* answers.h -- prints a number, or exits if a second computation gives another.
  *
- * Book: the exercises.  Checked by: tests/cli/answers.sh.  Next: book/answers.c. */
+ * Book: the exercises. */
 #ifndef BOOK_ANSWERS_H
 #define BOOK_ANSWERS_H
 

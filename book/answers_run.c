@@ -1,7 +1,6 @@
 /* answers_run.c -- computes numbers for the answers to exercises by calling ref/.
  *
- * Book: the exercises of chapters 01, 03, 05, 07, 09, 10, 14 and 19.
- * Checked by: tests/cli/answers.sh.  Next: book/precision.c. */
+ * Book: the exercises of chapters 01, 03, 05, 07, 09, 10, 14 and 19. */
 #include "example.h"
 #include "answers.h"
 #include "tests/09_chunk_backward/mutants.c"

@@ -1,8 +1,6 @@
 /* clusters.c -- prints predicted times of one GPU and of exchanges over ranks.
  *
- * Book: chapters 18 and 20, which show the output.
- * Checked by: tests/18_hopper/checks.c, tests/20_clusters/checks.c.
- * Next: book/parts.py. */
+ * Book: chapters 18 and 20, which show the output. */
 #include "tests/20_clusters/model.h"
 
 #include <stdio.h>

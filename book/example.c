@@ -1,8 +1,7 @@
 /* example.c -- runs each chapter's reference on the three tokens of the worked example.
  *
  * Book: chapters 01 to 05, 07, 09 to 11; book.lua puts each printed section ("== name")
- * into its chapter.  Checked by: make book, which compiles and runs this program. Next:
- * book/example_more.c, book/example_whole.c. */
+ * into its chapter. */
 #include "example.h"
 
 /* ---- results of stages 02 to 05 and 09 to 11 on one rank */

@@ -1,7 +1,6 @@
 /* example.h -- makes plans and calls for the worked example, and runs the recurrence.
  *
- * Book: all chapters.  Checked by: make book, which stops if a result differs from the
- * token recurrence by more than 1e-12.  Next: book/example.c. */
+ * Book: all chapters. */
 #ifndef BOOK_EXAMPLE_H
 #define BOOK_EXAMPLE_H
 

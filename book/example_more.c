@@ -1,7 +1,6 @@
 /* example_more.c -- runs the worked example of chapters 06, 14 and 16.
  *
- * Book: chapters 06, 14 and 16.  Checked by: make book, because this program fails if
- * two ranks differ from one, or KDA from its DPLR or GDN-2 form.  Next: leaveout.c. */
+ * Book: chapters 06, 14 and 16. */
 #include "example.h"
 
 /* ---- 06: the context of each rank of the example */

@@ -1,7 +1,6 @@
 /* example_whole.c -- runs whole passes of the worked example; each rank is a thread.
  *
- * Book: chapters 08, 12 and 13.  Checked by: make book, because this program fails if
- * a form or number of ranks gives wrong results.  Next: book/example_more.c. */
+ * Book: chapters 08, 12 and 13. */
 #include "example.h"
 #include "layer.h"
 

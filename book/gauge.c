@@ -1,7 +1,6 @@
 /* gauge.c -- runs the worked example; scales the state as the one-kernel forward does.
  *
- * Book: chapter 18, "One gauge for scores and state".  Checked by: make book, which
- * stops where an output differs from the recurrence.  Next: book/clusters.c. */
+ * Book: chapter 18, "One gauge for scores and state". */
 #include "example.h"
 
 enum { STEP = 2 };

@@ -1,8 +1,6 @@
 /* ladder.c -- prints counts and layouts for the kernels of chapter 17.
  *
- * Book: chapter 17.  Checked by: itself, because say() compares two results per count;
- * tests/17_ladder/checks.c compares warp_mma and warp_ldmatrix with the manual.
- * Next: book/parts.py, which prints the kernels' measured times and counters. */
+ * Book: chapter 17. */
 #include "answers.h"
 #include "ref/17_warp.h"
 

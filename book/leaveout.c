@@ -1,7 +1,6 @@
 /* leaveout.c -- prints the error of dg without and with the terms of dG that cancel.
  *
- * Book: chapter 10, which shows the output.  Checked by: make book.
- * Next: book/precision.c.
+ * Book: chapter 10, which shows the output.
  *
  * All gates are equal. The exact dg comes from the adjoint of chapter 01. dG is the
  * sum of gradients of paths (dq1, dks, ...); columns "paths in bf16" round these. */

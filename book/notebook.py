@@ -1,6 +1,6 @@
 """notebook.py -- runs a notebook's code cells and compares what they print with the book.
 
-Book: chapters 01 to 08.  Checked by: make notebook, and make test, which run it.
+Book: chapters 01 to 08.
 Usage: notebook.py NOTEBOOK RESULT PROGRAM ...
 A code cell that prints has the id of a section of the book ("03-wy"), which one of the
 programs prints after "== 03-wy". Every section of chapters 01 to 08 needs a cell, and a

@@ -4,8 +4,7 @@ and times and counters of chapter 17's kernels.
 A bound is computed from the kernels' bytes or measured on a pass without messages.
 The times are from the newest table in bench/results/ that has the case.
 
-Book: chapters 17 and 20, which show the output.  Checked by: make book.
-Next: clusters.c.
+Book: chapters 17 and 20, which show the output.
 """
 import os
 import sys

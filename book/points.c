@@ -1,7 +1,6 @@
 /* points.c -- prints numbers that the figures of chapters 02, 05, 06 and 17 show.
  *
- * Book: chapters 02, 05, 06 and 17.  Checked by: make book-lint.
- * Next: book/figures/mathematics.py, which draws the figures; book/ladder.c.
+ * Book: chapters 02, 05, 06 and 17.
  * book.mk includes cuda/tile/smem_desc.cuh and swizzle.cuh before this file, without
  * CUDA's keywords. In this program, smem_addr returns the value of a pointer. */
 #include "ref.h"

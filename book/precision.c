@@ -1,8 +1,7 @@
 /* precision.c -- prints the error of composed maps in four kinds of arithmetic, by
  * emulation on the host.
  *
- * Book: chapter 19, which shows the output.  Checked by: tests/19_precision/checks.c,
- * which checks the emulation.  Next: book/clusters.c. */
+ * Book: chapter 19, which shows the output. */
 #include "tests/19_precision/rounding.h"
 
 #include <stdio.h>

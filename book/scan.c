@@ -1,7 +1,6 @@
 /* scan.c -- runs the worked example of chapter 15.
  *
- * Book: chapter 15, which shows the output.  Checked by: make book.
- * Next: book/clusters.c. */
+ * Book: chapter 15, which shows the output. */
 #include "example.h"
 #include "ref/15_scan.h"
 

@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
 # tables.py -- writes recorded runs as Markdown tables, for the book and README.md.
 #
-# Book: chapters 01 to 20.  Checked by: make book, and make test with --check.
-# Next: ../bench/records.py, whose reader this uses.
+# Book: chapters 01 to 20.
 #
 #   tables.py DIR                 writes all tables into DIR, from bench/results
 #   tables.py --readme [--check]  writes (or compares) README.md's tables, between marks

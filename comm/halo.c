@@ -1,6 +1,6 @@
 /* halo.c -- copies the rows that a segment needs from the segments before or after it.
  *
- * Book: chapter 14.  Checked by: tests/14_conv/checks.c.  Next: comm/segment_sum.c.
+ * Book: chapter 14.
  *
  * Every rank computes from the plan which rows each rank needs, so no rank sends
  * requests. */

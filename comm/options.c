@@ -1,7 +1,6 @@
 /* options.c -- environment variables of communicators, and a monotonic clock.
  *
- * Book: chapter 20.  Checked by: tests/cli/mpi.sh, good values and bad ones.
- * Next: comm/backend/threads.c. */
+ * Book: chapter 20. */
 #include "options.h"
 #include "checked.h"
 

@@ -1,6 +1,6 @@
 /* options.h -- environment variables of communicators.
  *
- * Book: chapter 20.  Checked by: tests/cli/mpi.sh.  Next: comm/options.c. */
+ * Book: chapter 20. */
 #ifndef KCP_COMM_OPTIONS_H
 #define KCP_COMM_OPTIONS_H
 

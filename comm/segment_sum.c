@@ -1,6 +1,6 @@
 /* segment_sum.c -- sums over the segments of all ranks, in token order.
  *
- * Book: chapters 13 and 14.  Checked by: tests/14_conv/checks.c.  Next: ref/14_conv.c.
+ * Book: chapters 13 and 14.
  *
  * Rounding depends on the order of additions, so segments are added in token order for
  * any number of ranks. */

@@ -1,7 +1,6 @@
 /* 01_step.c -- computes the gated delta rule token by token, and its adjoint.
  *
- * Book: chapter 01.  Checked by: tests/01_step/checks.c (complex step).
- * Next: ref/02_gate.c.
+ * Book: chapter 01.
  *
  * The tests compare the chunked passes (chapters 04 to 13) with this recurrence. */
 #include "checked.h"

@@ -1,7 +1,6 @@
 /* 02_gate.c -- L2 norm, beta, the three gates, and the gate's sum within a chunk.
  *
- * Book: chapter 02.  Checked by: tests/02_gate/checks.c (complex step).
- * Next: ref/03_wy.c. */
+ * Book: chapter 02. */
 #include "checked.h"
 #include "ref.h"
 #include <math.h>

@@ -1,6 +1,6 @@
 /* 03_wy.c -- the WY form: a chunk of delta-rule steps as one triangular solve.
  *
- * Book: chapter 03.  Checked by: tests/03_wy/checks.c.  Next: ref/04_chunk.c.
+ * Book: chapter 03.
  *
  * All exponents G_i - G_j have i >= j and are <= 0, so exp2 cannot overflow. Each
  * value of exp2 is computed once, for both Aqk and L. */

@@ -1,6 +1,6 @@
 /* 04_chunk.c -- scans the state over chunks and computes the output of every token.
  *
- * Book: chapter 04.  Checked by: tests/04_chunk/checks.c.  Next: ref/05_affine.c. */
+ * Book: chapter 04. */
 #include "checked.h"
 #include "ref.h"
 #include <math.h>

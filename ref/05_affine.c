@@ -1,6 +1,6 @@
 /* 05_affine.c -- the affine map of a segment: S_out = M S_in + h_ext.
  *
- * Book: chapter 05.  Checked by: tests/05_affine/checks.c.  Next: ref/06_plan.c.
+ * Book: chapter 05.
  *
  * The scan of chapter 04 computes the map if the state [h_ext | M] starts from
  * [h_start | I] and the input is [u | 0]. Columns of the state are independent, so the

@@ -1,7 +1,6 @@
 /* 06_owners.c -- assigns ranges of tokens to ranks, and copies a shard's rows.
  *
- * Book: chapter 06.  Checked by: tests/06_plan/checks.c, against brute force.
- * Next: ref/07_merge.c, which propagates states across cuts. */
+ * Book: chapter 06. */
 #include "ref.h"
 
 #include <stdlib.h>

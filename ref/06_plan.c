@@ -1,7 +1,6 @@
 /* 06_plan.c -- computes which rank has which tokens, as a table of segments.
  *
- * Book: chapter 06.  Checked by: tests/06_plan/checks.c, against brute force.
- * Next: ref/06_owners.c, which makes tables of owners. */
+ * Book: chapter 06. */
 #include "checked.h"
 #include "ref.h"
 

@@ -1,7 +1,6 @@
 /* 06_refresh.c -- reuses the memory of a plan for the next batch.
  *
- * Book: chapter 06, "The next batch".  Checked by: tests/06_plan/refresh.c.
- * Next: ref/07_merge.c.
+ * Book: chapter 06, "The next batch".
  *
  * Plans may differ in sequence lengths, but not in array sizes. The next plan is copied
  * to the old plan, so args structs and CUDA graphs that use it stay valid. */

@@ -1,7 +1,6 @@
 /* 07_merge.c -- applies, composes and folds affine maps, in double precision.
  *
- * Book: chapters 07, 11 (with M^T).  Checked by: tests/07_merge/checks.c.
- * Next: comm/form/exchange.c, which sends the maps between ranks. */
+ * Book: chapters 07, 11 (with M^T). */
 #include "checked.h"
 #include "ref.h"
 

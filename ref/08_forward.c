@@ -1,7 +1,6 @@
 /* 08_forward.c -- computes the forward pass of one rank.
  *
- * Book: chapter 08.  Checked by: tests/08_forward/mutants.c.
- * Next: ref/09_chunk_backward.c; ref/13_backward.c is the backward pass. */
+ * Book: chapter 08. */
 #include "08_rank.h"
 #include "moves.h"
 

@@ -1,7 +1,6 @@
 /* 08_rank.c -- functions shared by the programs of chapters 08, 13, 14, 15 and 16.
  *
- * Book: chapter 08.  Checked by: tests/13_backward/checks.c and the mutants of 08, 13.
- * Next: ref/08_forward.c. */
+ * Book: chapter 08. */
 #include "08_rank.h"
 
 #include <stdlib.h>

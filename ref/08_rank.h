@@ -1,7 +1,6 @@
 /* 08_rank.h -- functions shared by the programs of chapters 08, 13, 14, 15 and 16.
  *
- * Book: chapter 08.  Checked by: tests/13_backward/checks.c and the mutants of 08, 13.
- * Next: ref/08_forward.c.
+ * Book: chapter 08.
  *
  * `args` is a stage's args struct, which begins with a struct kcp_call. With back = 0,
  * a state *enters* (h0) where a sequence begins and *leaves* (ht) where a sequence

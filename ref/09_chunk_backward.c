@@ -1,7 +1,6 @@
 /* 09_chunk_backward.c -- the backward pass of chapter 04's state scan and output.
  *
- * Book: chapter 09.  Checked by: tests/10_wy_backward/checks.c.
- * Next: ref/10_wy_backward.c. */
+ * Book: chapter 09. */
 #include "checked.h"
 #include "ref.h"
 

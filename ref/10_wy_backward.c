@@ -1,7 +1,6 @@
 /* 10_wy_backward.c -- gradients of q, k, v, beta and g through the WY form.
  *
- * Book: chapter 10.  Checked by: tests/10_wy_backward/checks.c and its mutants.
- * Next: ref/11_merge_backward.c. */
+ * Book: chapter 10. */
 #include "checked.h"
 #include "ref.h"
 

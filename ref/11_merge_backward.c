@@ -1,7 +1,6 @@
 /* 11_merge_backward.c -- computes each segment's affine map for gradients of states.
  *
- * Book: chapter 11.  Checked by: tests/11_merge_backward/checks.c and its mutants.
- * Next: ref/12_h0.c. */
+ * Book: chapter 11. */
 #include "checked.h"
 #include "ref.h"
 

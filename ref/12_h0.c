@@ -1,7 +1,6 @@
 /* 12_h0.c -- selects the initial states to save, and restores all initial states.
  *
- * Book: chapter 12.  Checked by: tests/12_h0/checks.c, tests/12_h0/mutants.c.
- * Next: ref/core/saved.c, the saved block; ref/13_backward.c. */
+ * Book: chapter 12. */
 #include "checked.h"
 #include "ref.h"
 

@@ -1,7 +1,6 @@
 /* 13_backward.c -- computes the backward pass of one rank.
  *
- * Book: chapter 13.  Checked by: tests/13_backward/checks.c and its mutants.
- * Next: ref/14_conv.c. */
+ * Book: chapter 13. */
 #include "08_rank.h"
 #include "moves.h"
 

@@ -1,6 +1,6 @@
 /* 14_conv.c -- causal depthwise convolution and token shift, across any cuts.
  *
- * Book: chapter 14.  Checked by: tests/14_conv/checks.c.  Next: ref/15_scan.c.
+ * Book: chapter 14.
  * Each rank computes its shard and receives rows of other shards by a halo exchange. */
 #include "08_rank.h"
 #include "moves.h"

@@ -1,7 +1,6 @@
 /* 15_rank.c -- Spike-KDA on several ranks: computes and exchanges maps of segments.
  *
- * Book: chapter 15.  Checked by: tests/15_scan/checks.c and its mutants.
- * Next: ref/16_family.h. */
+ * Book: chapter 15. */
 #include "15_scan.h"
 #include "moves.h"
 

@@ -1,7 +1,7 @@
 /* 15_repeat.c -- copies an earlier output to each dropped token, and adds the gradient
  * of each copy to the gradient of the earlier output.
  *
- * Book: chapter 15.  Checked by: tests/15_scan/checks.c.  Next: ref/15_scan.c.
+ * Book: chapter 15.
  *
  * Every rank gathers one row per segment. In forward this row is the segment's last
  * output, which later segments may repeat. In backward the row is the sum of the

@@ -1,8 +1,7 @@
 /* 15_scan.c -- computes Spike-KDA tile by tile, in three passes: updates, scan and
  * emit.
  *
- * Book: chapter 15.  Checked by: tests/15_scan/checks.c and its mutants.
- * Next: ref/15_rank.c.
+ * Book: chapter 15.
  *
  * A tile has C tokens. Besides arrays per segment, forward needs memory for C maps and
  * C states, for any T. Backward needs memory for C maps, 2 C states, one state per tile

@@ -1,8 +1,6 @@
 /* 15_scan.h -- declarations for the files of chapter 15.
  *
- * Book: chapter 15.  Checked by: tests/15_scan/checks.c.
- * Next: ref/15_spike.c, the token; ref/15_tree.c, the scan; ref/15_scan.c, the
- *       three passes; ref/15_rank.c, one rank's program. */
+ * Book: chapter 15. */
 #ifndef KCP_15_SCAN_H
 #define KCP_15_SCAN_H
 

@@ -1,8 +1,6 @@
 /* 15_spike.c -- the gates and the map of one Spike-KDA token, and the adjoints of both.
  *
- * Book: chapter 15.
- * Checked by: tests/15_scan/checks.c (finite differences and chapter 01's step).
- * Next: ref/15_step.c. */
+ * Book: chapter 15. */
 #include "15_scan.h"
 #include "sigmoid.h"
 

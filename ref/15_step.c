@@ -1,7 +1,6 @@
 /* 15_step.c -- Spike-KDA token by token, and its adjoint: the oracle of chapter 15.
  *
- * Book: chapter 15.  Checked by: tests/15_scan/checks.c (finite differences).
- * Next: ref/15_tree.c.
+ * Book: chapter 15.
  *
  * The oracle uses no ranks, tiles or maps, and stores the states of all tokens of a
  * head. */

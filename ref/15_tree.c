@@ -1,6 +1,6 @@
 /* 15_tree.c -- Blelloch's scan over the maps of a tile: updates, up pass, down pass.
  *
- * Book: chapter 15.  Checked by: tests/15_scan/checks.c.  Next: ref/15_repeat.c.
+ * Book: chapter 15.
  *
  * A tile's tokens are the leaves of a tree. If the number of tokens is not a power of
  * two, a level's last block (subtree) may be shorter. A block's map is stored at the

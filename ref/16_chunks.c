@@ -1,6 +1,6 @@
 /* 16_chunks.c -- computes a model's form (arrays w, u, kg, qg, Aqk) for all chunks.
  *
- * Book: chapter 16.  Checked by: tests/16_family/checks.c.  Next: ref/16_family.c. */
+ * Book: chapter 16. */
 #include "16_family.h"
 
 #include <math.h>

@@ -1,7 +1,6 @@
 /* 16_diagonal.c -- maps with a diagonal M. A rank sends only the diagonal of M.
  *
- * Book: chapter 16.  Checked by: tests/16_family/wire.c, compose_mutants.c.
- * Next: ref/16_family.c.
+ * Book: chapter 16.
  *
  * A map is [h | d] [HV,K,V+1], with M = diag(d). A diagonal M equals M^T, so both
  * passes use the same code. Results have the same bits as with a full M, because the

@@ -1,7 +1,6 @@
 /* 16_dplr.c -- DPLR: M is diagonal plus low rank. RWKV-7 is the case a = -κ, b = η κ.
  *
- * Book: chapter 16.  Checked by: tests/16_family/checks.c and its mutants.
- * Next: ref/16_family.c. */
+ * Book: chapter 16. */
 #include "16_family.h"
 
 #include <math.h>

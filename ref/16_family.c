@@ -1,7 +1,6 @@
 /* 16_family.c -- runs any model of the family on one of R ranks.
  *
- * Book: chapter 16.  Checked by: tests/16_family/checks.c and its mutants.
- * Next: the book's recipe for a new model.
+ * Book: chapter 16.
  *
  * This file computes the model's form (w, u, kg, qg and Aqk of all chunks) and passes
  * it to stages 04, 05, 07, 09, 11 and 12. KDA is a case of DPLR and of GDN-2. */

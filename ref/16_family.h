@@ -1,7 +1,6 @@
 /* 16_family.h -- the functions that a model must supply, and those that models share.
  *
- * Book: chapter 16.  Checked by: tests/16_family/checks.c.
- * Next: ref/16_gla.c, the shortest model; ref/16_family.c, which runs any model.
+ * Book: chapter 16.
  *
  * A model has four functions. `step` and `adjoint` compute one token. `form` computes
  * the form of one chunk: the arrays w, u, kg, qg and Aqk. `form_back` is the adjoint of

@@ -1,6 +1,6 @@
 /* 16_form.c -- functions, and their adjoints, that several models' forms share.
  *
- * Book: chapter 16.  Checked by: tests/16_family/checks.c.  Next: ref/16_gla.c.
+ * Book: chapter 16.
  *
  * The exponent of a pair of tokens is <= 0, because no gate is positive. Gradients of
  * G that cancel exactly are omitted, as in chapter 10. */

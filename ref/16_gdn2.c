@@ -1,8 +1,7 @@
 /* 16_gdn2.c -- GDN-2: the delta rule with an erase gate b [K] and a write gate omega
  * [V].
  *
- * Book: chapter 16.  Checked by: tests/16_family/checks.c and its mutants.
- * Next: ref/16_dplr.c. */
+ * Book: chapter 16. */
 #include "16_family.h"
 
 #include <math.h>

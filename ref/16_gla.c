@@ -1,7 +1,6 @@
 /* 16_gla.c -- GLA, gated linear attention: a token adds k v^T to the decayed state.
  *
- * Book: chapter 16.  Checked by: tests/16_family/checks.c and its mutants.
- * Next: ref/16_gdn2.c. */
+ * Book: chapter 16. */
 #include "16_family.h"
 
 #include <math.h>

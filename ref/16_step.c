@@ -1,7 +1,7 @@
 /* 16_step.c -- computes any model of the family token by token: the oracle.
  *
- * Book: chapter 16.  Checked by: tests/16_family/checks.c (finite differences).
- * Next: ref/16_form.c. The oracle stores the states of all tokens of one head. */
+ * Book: chapter 16.
+ * The oracle stores the states of all tokens of one head. */
 #include "16_family.h"
 
 #include <stdlib.h>

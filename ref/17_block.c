@@ -1,6 +1,6 @@
 /* 17_block.c -- models a thread block's instructions as in the PTX manual.
  *
- * Book: chapter 17.  Checked by: tests/17_ladder/checks.c.  Next: 17_threads.c. */
+ * Book: chapter 17. */
 #include "17_block.h"
 
 #include <math.h>

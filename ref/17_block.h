@@ -1,6 +1,6 @@
 /* 17_block.h -- a thread block in C: loads, copies in flight, barriers, descriptors.
  *
- * Book: chapter 17.  Checked by: tests/17_ladder/checks.c.  Next: 17_block.c.
+ * Book: chapter 17.
  *
  * As in 17_warp.h, numbers are double, but have the positions of bf16 numbers. When a
  * copy is issued, its destination is filled with NaN. The numbers arrive later, when

@@ -1,7 +1,7 @@
 /* 17_ladder.c -- the reference for the eight kernels of chapter 17, which compute two
  * equations of chapter 04: v_new = u - w S, and the next S.
  *
- * Book: chapter 17.  Checked by: tests/17_ladder/checks.c.  Next: 17_lanes.c. */
+ * Book: chapter 17. */
 #include "checked.h"
 #include "ref.h"
 #include <string.h>

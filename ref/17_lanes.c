@@ -1,6 +1,6 @@
 /* 17_lanes.c -- kernel 3 of chapter 17 in C: fills mma fragments for 32 lanes.
  *
- * Book: chapter 17.  Checked by: tests/17_ladder/checks.c.  Next: 17_banks.c. */
+ * Book: chapter 17. */
 #include "17_block.h"
 #include "checked.h"
 #include "ref.h"

@@ -1,7 +1,6 @@
 /* 17_roles.c -- kernel 8 of chapter 17 in C: a producer, two consumers and barriers.
  *
- * Book: chapter 17.  Checked by: tests/17_ladder/checks.c.
- * Next: ../cuda/17_ladder/v1_thread.cu. */
+ * Book: chapter 17. */
 #include "17_block.h"
 #include "checked.h"
 #include "ref.h"

@@ -1,6 +1,6 @@
 /* 17_shared.c -- kernel 2 of chapter 17 in C: loads rows to shared memory.
  *
- * Book: chapter 17.  Checked by: tests/17_ladder/checks.c.  Next: 17_lanes.c. */
+ * Book: chapter 17. */
 #include "17_block.h"
 #include "checked.h"
 #include "ref.h"

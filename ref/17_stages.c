@@ -1,7 +1,7 @@
 /* 17_stages.c -- kernel 5 of chapter 17 in C: keeps two chunks in flight while it
  * computes a third.
  *
- * Book: chapter 17.  Checked by: tests/17_ladder/checks.c.  Next: 17_banks.c. */
+ * Book: chapter 17. */
 #include "17_block.h"
 #include "checked.h"
 #include "ref.h"

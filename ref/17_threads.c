@@ -1,6 +1,6 @@
 /* 17_threads.c -- kernel 1 of chapter 17 in C: each thread computes one column of S.
  *
- * Book: chapter 17.  Checked by: tests/17_ladder/checks.c.  Next: 17_shared.c. */
+ * Book: chapter 17. */
 #include "17_block.h"
 #include "checked.h"
 #include "ref.h"

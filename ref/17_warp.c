@@ -1,6 +1,6 @@
 /* 17_warp.c -- models mma, ldmatrix and a swizzled copy, as the PTX manual draws them.
  *
- * Book: chapter 17.  Checked by: tests/17_ladder/checks.c.  Next: 17_lanes.c. */
+ * Book: chapter 17. */
 #include "17_warp.h"
 
 /* Gathers A and B from the lanes, and adds A * B to the numbers of D in the lanes. The

@@ -1,6 +1,6 @@
 /* 17_warp.h -- a warp's instructions in plain C, as the hardware defines them.
  *
- * Book: chapter 17.  Checked by: tests/17_ladder/checks.c.  Next: 17_warp.c.
+ * Book: chapter 17.
  *
  * Numbers are double, so that tests can compare results to 1e-12. Positions are those
  * of bf16 numbers: two numbers per register, 2 bytes per number in shared memory. */

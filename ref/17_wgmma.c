@@ -1,6 +1,6 @@
 /* 17_wgmma.c -- kernel 7 of chapter 17 in C: descriptors locate operand B of wgmma.
  *
- * Book: chapter 17.  Checked by: tests/17_ladder/checks.c.  Next: 17_roles.c. */
+ * Book: chapter 17. */
 #include "17_block.h"
 #include "checked.h"
 #include "ref.h"

@@ -1,7 +1,6 @@
 /* checked.h -- checks of stage calls, and error messages.
  *
- * Book: chapter 20.  Checked by: tests/20_clusters/calls.c.
- * Next: core/checked.c; core/agree.c, the comparison between ranks. */
+ * Book: chapter 20. */
 #ifndef KCP_CHECKED_H
 #define KCP_CHECKED_H
 

@@ -1,8 +1,6 @@
 /* comm.h -- communicators, and what ranks exchange: maps, states, halos and sums.
  *
  * Book: chapters 07, 08, 11, 14, 20.
- * Checked by: tests/07_merge/checks.c, tests/14_conv.
- * Next: ref/ref.h, the table of contents.
  *
  * kcp.h includes this file. Functions return a kcp_status (kcp.h). */
 #ifndef KCP_COMM_H

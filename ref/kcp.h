@@ -1,7 +1,6 @@
 /* kcp.h -- the library's types: status, fields, plan, saved block, variants.
  *
  * Book: chapter 00 (the names of sizes) and the chapter named at each struct.
- * Checked by: every file of tests/.  Next: ref/comm.h, the ranks.
  *
  * Tensors are dense and row major. If a tensor has a token index, this index is first.
  * A stage works on segments, which are runs of tokens of one sequence on one rank

@@ -1,6 +1,6 @@
 /* kcp_mpi.h -- ranks as MPI processes. libkcp.so does not link MPI; libkcp_mpi.so does.
  *
- * Book: chapter 20.  Checked by: tests/cli/mpi.sh.  Next: comm/backend/mpi.c.
+ * Book: chapter 20.
  *
  * libkcp_mpi.so is built if mpicc is found. MPI libraries have different ABIs. For
  * another MPI library, compile share/kcp/mpi with the mpicc of that library and

@@ -1,7 +1,6 @@
 /* layer.h -- runs a layer from an application: forward, backward, sizes of buffers.
  *
- * Book: chapter 08.  Checked by: tests/08_forward/layer.c, tests/cli/examples.sh.
- * Next: book/examples/kda.c, to copy.
+ * Book: chapter 08.
  *
  * The caller owns all arrays, the workspace, saved block, plan, comm and stream. On
  * a GPU every array of an args struct is in GPU memory (plan, comm and ops are host

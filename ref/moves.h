@@ -1,7 +1,6 @@
 /* moves.h -- the tables of functions by which ref/ calls comm/ and cuda/.
  *
- * Book: chapter 07.  Checked by: every stage over ranks; tests/cli/house.sh.
- * Next: comm/form/exchange.c and cuda/host/device.cu, which have the tables.
+ * Book: chapter 07.
  *
  * Constructors of comm/ and cuda/ set the pointers before main() starts, so ref/ names
  * nothing of these folders. If a folder is not linked, its pointer is NULL. Then

@@ -1,6 +1,6 @@
 /* ref.h -- the table of contents: every reference, in the order of the book.
  *
- * Book: all chapters.  Checked by: tests/NN_name/checks.c.  Next: ref/01_step.c.
+ * Book: all chapters.
  *
  * The caller owns all arrays, which are double (indices: int32 or int64) and row major.
  * Equations are above the bodies. All functions but ref_state return a kcp_status. */

@@ -1,7 +1,6 @@
 /* sigmoid.h -- the logistic function.
  *
- * Book: chapters 14, 15.  Checked by: tests/14_conv/checks.c, tests/15_scan/checks.c.
- * Next: ref/14_conv.c.
+ * Book: chapters 14, 15.
  *
  * For large negative x, exp(-x) is infinite, and the result is 0 as required. */
 #ifndef REF_SIGMOID_H

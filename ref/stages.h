@@ -1,7 +1,6 @@
 /* stages.h -- defines one args struct per stage from the stage's list of fields.
  *
- * Book: each stage's chapter. Checked by: tests/NN_name/checks.c.
- * Next: ref/stages/01.def.
+ * Book: each stage's chapter.
  *
  * stages/NN.def lists each field of a stage once: KCP_FIELD(io, when, name, shape,
  * store), explained in kcp.h. In this file each field becomes a member. Inputs are

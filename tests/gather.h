@@ -1,7 +1,6 @@
 /* gather.h -- gathers the rows and states of all ranks on each rank, for mutants.
  *
- * Book: chapters 14 and 15.  Checked by: variants `twin`, which must pass.
- * Next: tests/14_conv/mutants.c, tests/15_scan/mutants.c. */
+ * Book: chapters 14 and 15. */
 #ifndef KCP_TESTS_GATHER_H
 #define KCP_TESTS_GATHER_H
 

@@ -1,7 +1,6 @@
 r"""kcp_check.py -- judges a PyTorch, Triton or NumPy function on kcp-check's cases.
 
-Book: CONTRIBUTING.md, "Kernels written elsewhere".  Checked by: tests/cli/plugins.sh,
-tests/cli/torch.sh.  Next: judge/emit.c, which writes the cases; judge/foreign.c.
+Book: CONTRIBUTING.md, "Kernels written elsewhere".
 
   python tests/kcp_check.py my_kernel:fn --stage 08 --shapes 128x128 [--cp 4]
   python tests/kcp_check.py kcp_torch:chunk_kda --stage 13 --as fla

@@ -1,7 +1,6 @@
 """kcp_flashinfer.py -- writes stages 08 and 13 in FlashInfer-Trace's format; judges solutions.
 
-Book: users.md, "Prove your kernel in an hour".  Checked by: tests/cli/flashinfer.sh.
-Next: regimes.py, the workloads.
+Book: users.md, "Prove your kernel in an hour".
 
   python tests/kcp_check.py --emit-flashinfer DIR
   python tests/kcp_check.py --solution solution.json [--device cuda] [--case WORDS]

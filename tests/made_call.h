@@ -1,9 +1,7 @@
 /* made_call.h -- builds a call of any stage from the stage's field table. Arrays have
  * exactly the bytes of their shapes.
  *
- * Book: none.  Checked by: tests/20_clusters/calls.c, tests/fuzz/calls.c, which use it.
- * Next: ref/core/checked.c, which checks such calls.
- */
+ * Book: none. */
 #ifndef KCP_MADE_CALL_H
 #define KCP_MADE_CALL_H
 

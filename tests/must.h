@@ -1,6 +1,6 @@
 /* must.h -- defines MUST(x), which aborts a fuzz target if x is false.
  *
- * Book: none.  Checked by: make fuzz.  Next: fuzz/main.c. */
+ * Book: none. */
 #ifndef TESTS_MUST_H
 #define TESTS_MUST_H
 

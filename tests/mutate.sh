@@ -1,8 +1,7 @@
 #!/bin/sh
 # mutate.sh -- mutation testing: the judge must find small mistakes at random places.
 #
-# Book: CONTRIBUTING.md, "Mutation testing".  Checked by: .ci/nightly, which runs it.
-# Next: tests/processes.mk, make mutate.
+# Book: CONTRIBUTING.md, "Mutation testing".
 # Usage: mutate.sh BUILD N SEED FILE... LIMIT= limits the seconds of the run (0: no limit).
 # MIN= is the least percentage of mutants to catch. TABLE= names a file of result rows,
 # which the next run continues. CASE= is kcp-check's --limit in seconds (120). JOBS= is the

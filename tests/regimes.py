@@ -1,7 +1,6 @@
 """regimes.py -- lists cases: one per kind of input on which public kernels were wrong.
 
-Book: chapter 19, "The field, judged".  Checked by: tests/cli/plugins.sh, which judges
-these cases.  Next: kcp_flashinfer.py, where they are workloads; bench/peers/field.py.
+Book: chapter 19, "The field, judged".
 """
 LAYER = {"kda": "kda gate=bounded H=2 HV=2", "gdn": "gdn gate=softplus H=2 HV=4"}
 SIZES = "layout=vk K=128 V=128 C=64 l2norm h0 dht"

@@ -1,8 +1,8 @@
 #!/bin/sh
 # share_gpu.sh -- runs R ranks over NCCL on one GPU, as if on R hosts.
 #
-# Book: CONTRIBUTING.md, "How the judge works".  Checked by: cli/wrong_comm.sh, SHARED=1.
-# Usage: share_gpu.sh R COMMAND... LIMIT= limits the seconds (600). Next: cli/wrong_comm.sh.
+# Book: CONTRIBUTING.md, "How the judge works".
+# Usage: share_gpu.sh R COMMAND... LIMIT= limits the seconds (600).
 #
 # NCCL refuses two ranks on one GPU unless the ranks are on different hosts. So each
 # process sets a different host id (NCCL_HOSTID), and the processes communicate over

@@ -1,6 +1,6 @@
 /* bench.h -- declarations for the files of kcp-bench.
  *
- * Book: chapter 18. Checked by: bench/records.py. Next: main.c. */
+ * Book: chapter 18. */
 #ifndef KCP_BENCH_H
 #define KCP_BENCH_H
 

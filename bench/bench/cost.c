@@ -1,8 +1,6 @@
 /* cost.c -- lower bounds for the bytes and operations of a stage.
  *
- * Book: chapter 18, "The idea: three floors".
- * Checked by: tests/18_hopper/checks.c, which counts stage 08's
- * operations.  Next: inputs.cu. */
+ * Book: chapter 18, "The idea: three floors". */
 #include "bench.h"
 #include <string.h>
 

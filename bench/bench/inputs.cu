@@ -1,7 +1,5 @@
 // inputs.cu -- allocates the tensors of kcp-bench and draws random inputs.
 // Book: chapter 18.
-// Checked by: judged.c, which judges results computed from these inputs.
-// Next: time.cu.
 #include "bench.h"
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>

@@ -1,7 +1,6 @@
 /* judged.c -- judges a timed variant on a few heads of the timed call.
  *
- * Book: chapter 18.  Checked by: gpu_bench.sh with KCP_BENCH_WRONG: all rows must fail.
- * Next: print.c.
+ * Book: chapter 18.
  *
  * Heads are independent, so it is enough to judge a few value heads (choose_parts). The
  * heads' rounded inputs come from the GPU. The reference runs on the host in double, on

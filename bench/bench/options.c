@@ -1,6 +1,6 @@
 /* options.c -- the command line of kcp-bench, which selects a case and what to time.
  *
- * Book: chapter 18.  Checked by: tests/cli/bench_cli.sh.  Next: setup.c. */
+ * Book: chapter 18. */
 #include "bench.h"
 #include "base/options.h"
 #include <math.h>

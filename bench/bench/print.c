@@ -1,6 +1,6 @@
 /* print.c -- prints times, and lower bounds in % of the times, per variant and pass.
  *
- * Book: chapter 18.  Checked by: tests/cli/bench_cli.sh.  Next: record.c. */
+ * Book: chapter 18. */
 #include "bench.h"
 #include <math.h>
 

@@ -1,6 +1,6 @@
 /* record.c -- writes the rows of --tsv.
  *
- * Book: chapter 18.  Checked by: tests/cli/bench_cli.sh.  Next: bench/records.py.
+ * Book: chapter 18.
  * The first line names the columns. A cell is empty if the column does not apply to the
  * row. */
 #include "bench.h"

@@ -1,7 +1,6 @@
 /* run.c -- times variants, and layers on ranks with each exchange algorithm (form).
  *
- * Book: chapter 18. Checked by: the parts' times, which add up to the total.
- * Next: inputs.cu.
+ * Book: chapter 18.
  *
  * With --ranks, every time is the maximum over the ranks. A rank waits in the exchange
  * for slower ranks, so the exchange's time includes their delays. */

@@ -1,7 +1,6 @@
 /* setup.c -- makes a rank's plan, index arrays and tensors, and the args of a stage.
  *
- * Book: chapter 18.  Checked by: kcp-check, which judges the variants used here.
- * Next: run.c. */
+ * Book: chapter 18. */
 #include "bench.h"
 #include <cuda_runtime_api.h>
 #include <stdlib.h>

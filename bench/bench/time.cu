@@ -1,7 +1,5 @@
 // time.cu -- times calls by events on the stream, and measures two controls.
 // Book: chapter 18.
-// Checked by: a copy and a matrix product of known speed.
-// Next: record.c.
 //
 // The host enqueues all calls and waits once at the end. A layer marks the start of its
 // later parts (cuda/host/profile_hooks.cuh), and each mark records an event.

@@ -1,7 +1,6 @@
 """ahead.py -- compiles kernels' configurations on all cores before Triton's tuner times them.
 
-Book: chapter 18.  Checked by: the tuner, which makes the choice on the GPU.
-Next: others.py.
+Book: chapter 18.
 
 Triton's tuner compiles the candidate configurations of a kernel one after another on one
 core, which takes many minutes. Here, child processes on all cores first compile the

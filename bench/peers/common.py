@@ -1,7 +1,6 @@
 """common.py -- cases, inputs, timing and rows for the programs that time other systems.
 
-Book: chapter 18.  Checked by: csv.DictWriter, which rejects a column unknown to kcp-bench.
-Next: fla_ops.py.
+Book: chapter 18.
 
 kcp-bench writes the rows of one case to a file. Programs for other systems append rows to
 this file, with the system's name in column "peer". Inputs are random numbers with the

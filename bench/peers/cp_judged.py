@@ -2,7 +2,6 @@
 # cp_judged.py -- judges other projects' context parallelism, on two GPUs.
 #
 # Book: chapter 20, "What a test of context parallelism must contain".
-# Checked by: tests/kcp_check.py, which judges.  Next: fla_ops.py.
 #
 #   sh bench/peers/fetch.sh CLONE COMMIT; python3 bench/peers/cp_judged.py [BUILD]
 #

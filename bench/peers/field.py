@@ -1,7 +1,6 @@
 """field.py -- judges public kernels of KDA and GDN on several kinds of inputs (regimes).
 
-Book: chapter 19, "The field, judged".  Checked by: tests/kcp_check.py, which judges.
-Next: others.py, whose adapters it uses.
+Book: chapter 19, "The field, judged".
 
     python3 bench/peers/field.py [device=cuda] [only=fla] [seed=1] [seconds=240] [check=FILE] OUT
 

@@ -1,7 +1,6 @@
 """fla_ops.py -- times the Triton kernels of flash-linear-attention (FLA).
 
-Book: chapter 18.  Checked by: controls (a copy, a matrix product) that kcp-bench times.
-Next: ahead.py.
+Book: chapter 18.
 
     python3 bench/peers/fla_ops.py [--seconds S] FILE.tsv...
     torchrun --nproc-per-node 4 bench/peers/fla_ops.py [--seconds S] FILE.tsv...

@@ -1,8 +1,7 @@
 #!/bin/sh
 # fla_tests.sh -- runs flash-linear-attention's tests by pytest on kcp_torch's backend.
 #
-# Book: chapter 19.  Checked by: its last line, the number of tests that kcp_torch's kernels
-# passed.  Next: backend/verdicts.py.
+# Book: chapter 19.
 #
 #   sh bench/peers/fla_tests.sh tests/ops/test_kda.py -k test_chunk         one GPU
 #   sh bench/peers/fla_tests.sh tests/context_parallel/test_cp_gdn.py       two or more GPUs

@@ -1,7 +1,6 @@
 """host.py -- prints where the host's time of a call of kcp_torch goes, in microseconds.
 
-Book: chapter 18.  Checked by: its row "floor", an autograd function without work.
-Next: reach.py.
+Book: chapter 18.
 
     python3 bench/peers/host.py [T=512] [H=16] [device=cuda]
 

@@ -1,6 +1,6 @@
 """layer_rows.py -- layers of transformers, FLA and Megatron-core, as layers.py runs them.
 
-Book: users.md.  Checked by: layers.py, a planted mistake per layer.  Next: layers.py.
+Book: users.md.
 
 A class has `modes`, which the layer takes; `place` and `name`, the module and its function
 that kcp_torch replaces; `plain`, this function in plain PyTorch; `model`, kda or gdn.

@@ -1,7 +1,6 @@
 """layers.py -- runs delta-rule layers of other projects on kcp_torch.
 
-Book: users.md.  Checked by: itself, with a planted mistake per layer; .ci/torch runs it.
-Next: layer_rows.py.
+Book: users.md.
 
     python3 bench/peers/layers.py [--rows WORD...]           on the CPU, tiny layers
     python3 bench/peers/layers.py --device cuda [--time]     on a GPU, layers of real size

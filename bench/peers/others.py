@@ -1,8 +1,7 @@
 """others.py -- wraps kernels of FlashKDA and FlashQLA in functions with FLA's signature, so
 that the same programs judge and time all kernels.
 
-Book: chapter 19.  Checked by: tests/kcp_check.py --as fla, which judges these functions.
-Next: fla_tests.sh.
+Book: chapter 19.
 
     python3 tests/kcp_check.py others:flash_kda_chunk_kda --stage 08 --as fla --device cuda
     python3 bench/peers/others.py FILE.tsv...

@@ -1,7 +1,6 @@
 """reach.py -- times calls of real models with kcp_torch and with FLA, in one run.
 
-Book: chapter 18.  Checked by: column "differs", which compares both systems' results.
-Next: reach_rows.py, the rows.
+Book: chapter 18.
 
     python3 bench/peers/reach.py --fla DIR [--rows WORD...] [--seconds S] [--record FILE]
     torchrun --nproc-per-node 2 bench/peers/reach.py --fla DIR ...    rows named cp-

@@ -1,7 +1,6 @@
 """reach_rows.py -- the calls that reach.py times, and their inputs.
 
-Book: chapter 18.  Checked by: reach.py, which compares both systems' results.
-Next: reach.py.
+Book: chapter 18.
 
 A row is a call that real models make: sizes, types and gate. `to` has the times that the
 call must reach in ms, forward and forward plus backward, where known, on an H200. In

@@ -1,8 +1,7 @@
 """rounded_keys.py -- measures how far the reference in FLA's context-parallel tests is from
 the exact result, on tensors drawn as in these tests.
 
-Book: chapter 19.  Checked by: tests/cli/torch.sh, which requires an error above FLA's
-limit. torch_check.py checks kcp_torch, which gives the exact result.  Next: fla_tests.sh.
+Book: chapter 19.
 
     python3 bench/peers/rounded_keys.py [T=1024]
 

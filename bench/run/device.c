@@ -1,8 +1,7 @@
 /* device.c -- kcp-run --device gpu: copies arrays to the GPU, calls the layer, and
  * copies results back.
  *
- * Book: chapter 08.  Checked by: tests/cli/run_device.sh, against --device cpu.
- * Next: write.c.
+ * Book: chapter 08.
  * The layer (ref/layer.h) chooses the kernel by ref/core/paths.def. Every call copies
  * all arrays, and the printed time includes the copies. kcp-bench times kernels. */
 #include "run.h"

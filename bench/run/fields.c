@@ -1,6 +1,6 @@
 /* fields.c -- loads a stage's inputs from files, and makes outputs filled with NaN.
  *
- * Book: chapter 00.  Checked by: tests/cli/run_cli.sh.  Next: layer.c.
+ * Book: chapter 00.
  * All stages share this code, which reads names and shapes from kcp_stages[]. */
 #include "run.h"
 

@@ -1,6 +1,6 @@
 /* load.c -- loads .npy files as arrays of double or int, and checks them.
  *
- * Book: chapter 00.  Checked by: tests/cli/run_cli.sh.  Next: plan.c. */
+ * Book: chapter 00. */
 #include "run.h"
 
 #include <dirent.h>

@@ -1,6 +1,6 @@
 /* main.c -- kcp-run: runs the layer, or one stage, on arrays in files.
  *
- * Book: chapters 08, 13, 14.  Checked by: tests/cli/run_cli.sh.  Next: run.h. */
+ * Book: chapters 08, 13, 14. */
 #include "run.h"
 #include "base/options.h"
 

@@ -1,6 +1,6 @@
 /* options.c -- the command line of kcp-run and its --help, both from options.def.
  *
- * Book: chapters 08, 13, 14.  Checked by: tests/cli/run_cli.sh.  Next: shape.c. */
+ * Book: chapters 08, 13, 14. */
 #include "run.h"
 #include "base/options.h"
 

@@ -1,7 +1,6 @@
 /* plan.c -- makes the plan from files and options.
  *
- * Book: chapter 06.  Checked by: tests/cli/run_cli.sh, tests/06_plan/checks.c.
- * Next: layer.c. */
+ * Book: chapter 06. */
 #include "run.h"
 
 #include <ctype.h>

@@ -1,6 +1,6 @@
 /* print.c -- prints each rank's tokens, bytes sent and seconds, and the saved memory.
  *
- * Book: chapters 06, 07, 12.  Checked by: tests/cli/run_cli.sh.  Next: main.c. */
+ * Book: chapters 06, 07, 12. */
 #include "run.h"
 
 #include <inttypes.h>

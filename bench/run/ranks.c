@@ -1,6 +1,6 @@
 /* ranks.c -- fills each rank's args from the table of fields, and starts the ranks.
  *
- * Book: chapters 06, 08.  Checked by: tests/cli/run_cli.sh.  Next: layer.c. */
+ * Book: chapters 06, 08. */
 #include "run.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* run.h -- declarations for the files of kcp-run.
  *
- * Book: chapters 08, 13, 14.  Checked by: tests/cli/run_cli.sh.  Next: options.c.
+ * Book: chapters 08, 13, 14.
  *
  * main reads the options, loads arrays by the field tables of ref/core/registry.c,
  * makes the plan, runs the references or kernels on the ranks and writes the

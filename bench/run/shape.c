@@ -1,6 +1,6 @@
 /* shape.c -- compares the shapes of files with symbolic shapes such as "T HV K".
  *
- * Book: chapter 00 (the letters).  Checked by: tests/cli/run_cli.sh.  Next: load.c.
+ * Book: chapter 00 (the letters).
  *
  * "T HV K" matches [12,4,8] if T, HV and K have these sizes or are unknown; then
  * unknown sizes are set. So arrays that are loaded first set sizes of later arrays. */

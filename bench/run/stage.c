@@ -1,7 +1,7 @@
 /* stage.c -- runs the stage that --stage or --model selects: 15 for spike, and 16 for
  * models of kind KCP_FAMILY.
  *
- * Book: chapters 00, 15, 16.  Checked by: tests/cli/run_cli.sh.  Next: write.c. */
+ * Book: chapters 00, 15, 16. */
 #include "run.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* write.c -- writes all results to a new folder, then renames that folder to --out.
  *
- * Book: chapter 20.  Checked by: tests/cli/run_folder.sh.  Next: print.c.
+ * Book: chapter 20.
  *
  * A reader of --out finds all results of one run or no result. With --force the earlier
  * folder is first renamed to OUT.old. If the run is killed between the two renames,

@@ -1,7 +1,6 @@
 /* find.c -- compares two runs, and computes how much of a state remains after decay.
  *
- * Book: chapter 05.  Checked by: make run's closing line.
- * Next: print.c. */
+ * Book: chapter 05. */
 #include "text.h"
 #include <math.h>
 #include <stdlib.h>

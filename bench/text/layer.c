@@ -1,7 +1,6 @@
 /* layer.c -- the layer of make run: convolutions and KDA on the rows of one rank.
  *
- * Book: chapters 08, 13, 14.  Checked by: make run's closing line.
- * Next: trace.c, which times the stages. */
+ * Book: chapters 08, 13, 14. */
 #include "text.h"
 #include "layer.h"
 #include <math.h>

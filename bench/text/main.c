@@ -1,8 +1,7 @@
 /* main.c -- make run: runs a KDA layer on real text on R ranks, and compares the
  * results with one rank and with the token recurrence. With --steps, also trains.
  *
- * Book: chapters 08 and 13.  Checked by: its closing line and exit status.
- * Next: read.c. */
+ * Book: chapters 08 and 13. */
 #include "text.h"
 #include "base/options.h"
 #include "tests/judge/tolerance.h"

@@ -1,7 +1,6 @@
 /* model.c -- computes logits from bytes through one KDA layer, and all gradients.
  *
- * Book: chapters 08 and 13.  Checked by: make run's closing line.
- * Next: layer.c.
+ * Book: chapters 08 and 13.
  *
  *   x = E[byte];  q k v = conv(x W);  o = KDA(q, k, v, x Wg, x Wb + b);  z = x + o Wo
  *   loss = mean over tokens of -log softmax(z U)[next byte of the same sequence] */

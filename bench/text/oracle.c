@@ -1,6 +1,6 @@
 /* oracle.c -- runs the layer by the token recurrence, without chunks, maps and ranks.
  *
- * Book: chapter 01.  Checked by: tests/01_step/checks.c.  Next: trace.c. */
+ * Book: chapter 01. */
 #include "text.h"
 #include "layer.h"
 #include "base/tensor_set.h"

@@ -1,7 +1,6 @@
 /* page.c -- writes build/run/index.html, the results of make run on one page.
  *
- * Book: page.css. Checked by: tests/cli/text.sh.
- * Next: svg.c, the figure. */
+ * Book: page.css. */
 #include "text.h"
 #include <errno.h>
 #include <stdlib.h>

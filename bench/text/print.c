@@ -1,6 +1,6 @@
 /* print.c -- prints the results of make run as text.
  *
- * Book: chapter 06 explains the plan.  Checked by: tests/cli/text.sh.  Next: page.c. */
+ * Book: chapter 06 explains the plan. */
 #include "text.h"
 #include <math.h>
 #include <stdlib.h>

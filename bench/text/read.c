@@ -1,6 +1,6 @@
 /* read.c -- reads the text of make run: files, or README.md and the book.
  *
- * Book: none.  Checked by: tests/cli/text.sh.  Next: model.c. */
+ * Book: none. */
 #include "text.h"
 #include <errno.h>
 #include <glob.h>

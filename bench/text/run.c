@@ -1,7 +1,6 @@
 /* run.c -- runs one step of the model on R threads, one rank per thread.
  *
- * Book: chapters 08 and 13.  Checked by: make run's closing line.
- * Next: oracle.c, the step without chunks, maps and ranks. */
+ * Book: chapters 08 and 13. */
 #include "text.h"
 #include <stdlib.h>
 #include <string.h>

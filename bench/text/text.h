@@ -1,7 +1,6 @@
 /* text.h -- make run: a small language model with one KDA layer on R ranks.
  *
- * Book: chapters 08 and 13.  Checked by: its closing line.
- * Next: read.c, model.c, trace.c, print.c, page.c. */
+ * Book: chapters 08 and 13. */
 #ifndef KCP_TEXT_H
 #define KCP_TEXT_H
 

@@ -1,6 +1,6 @@
 /* draw.c -- writes the page's answer: HTML with pictures of matrices as SVG.
  *
- * Book: page "compute".  Checked by: tests/cli/compute.sh.  Next: page.c. */
+ * Book: page "compute". */
 #include "page.h"
 
 #include <math.h>

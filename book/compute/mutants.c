@@ -1,6 +1,6 @@
 /* mutants.c -- ten of the judge's mutants, switched on inside the references' program.
  *
- * Book: page "compute".  Checked by: tests/cli/compute.sh.  Next: book/compute/draw.c.
+ * Book: page "compute".
  *
  * ref/08_forward.c and ref/13_backward.c are compiled with the names of the stages that
  * they call replaced: kcp_ref_affine by page_affine, etc. Each page_ function runs the

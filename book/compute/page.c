@@ -1,7 +1,6 @@
 /* page.c -- computes what the page shows: inputs, the ranks' program, and the checks.
  *
- * Book: page "compute".  Checked by: tests/cli/compute.sh.
- * Next: book/compute/ranks.c.
+ * Book: page "compute".
  *
  * page_run(query) runs the references and comm/form/ on simulated ranks, first without
  * and then with the chosen mutant, and returns HTML. The script of the page only passes

@@ -1,6 +1,6 @@
 /* page.h -- declares the parts of the page that computes.
  *
- * Book: page "compute".  Checked by: tests/cli/compute.sh.  Next: page.c. */
+ * Book: page "compute". */
 #ifndef BOOK_PAGE_H
 #define BOOK_PAGE_H
 

@@ -1,7 +1,6 @@
 /* ranks.c -- runs ranks without threads: a rank that waits is started again later.
  *
- * Book: page "compute".  Checked by: tests/cli/compute.sh.
- * Next: book/compute/mutants.c.
+ * Book: page "compute".
  *
  * The ranks run one after another. If a rank receives a message that is not there yet,
  * the call returns KCP_COMM, so the rank's function returns early. When the other ranks

@@ -1,6 +1,6 @@
 /* report.c -- writes the answer: maps, messages, outputs, errors and the checks.
  *
- * Book: page "compute".  Checked by: tests/cli/compute.sh.  Next: draw.c. */
+ * Book: page "compute". */
 #include "page.h"
 
 #include <math.h>

@@ -5,7 +5,7 @@
  * same tiles of X, block b with w[b]. Each block loads half of the rows of a tile and
  * multicasts them to both blocks. One warp of a block is the producer, four consume.
  * With "hang", one warp does not release its stages: the wait that hangs is printed.
- * Book: "From an empty file", chapter T.  Checked by: a run on an H200. */
+ * Book: "From an empty file", chapter T. */
 #include <cudaTypedefs.h>
 #include <stdint.h>
 #include <stdio.h>

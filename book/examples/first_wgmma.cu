@@ -4,7 +4,7 @@
  * shared memory as swizzle128 tiles (cp.async) and arrive at a barrier when the copies
  * are complete. One descriptor reads the rows of the tile of B as columns (K-major),
  * the other reads the same bytes as rows (MN-major).
- * Book: "From an empty file", chapter T.  Checked by: a run on an H200. */
+ * Book: "From an empty file", chapter T. */
 #include <cuda_bf16.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -4,7 +4,7 @@
  * adjoint, then by chunks (WY form) on ranks, which are threads. Each rank computes its
  * affine map (M, h); ranks exchange maps by all-gather, or states by a chain.
  * Prints each result's largest error, at most 1e-12 of the recurrence's largest value.
- * Book: "The idea".  Checked by: tests/cli/examples.sh. */
+ * Book: "The idea". */
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>

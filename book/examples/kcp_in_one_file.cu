@@ -4,7 +4,7 @@
  * (WY form), each rank's map (M, h), the exchange of maps by all-gather or of states by
  * a chain, then each rank's forward and backward. Prints each result's largest error,
  * at most 1e-4 of the largest value of the token recurrence in double.
- * Book: "The idea".  Checked by: runs on 1 and 4 GPUs, recorded in bench/LOG.md. */
+ * Book: "The idea". */
 #include <math.h>
 #include <nccl.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* kda.c -- runs KDA (GDN if compiled with -DGDN) forward and backward through layer.h.
  *
- * Book: chapter 08.  Checked by: tests/cli/examples.sh.  Next: ../../ref/layer.h.
+ * Book: chapter 08.
  *
  *   make examples; build/kda 3      three threads run the references
  *   build/kda 1 bf16                one GPU (build/kda 4 bf16: four GPUs and NCCL)

@@ -1,7 +1,7 @@
 /* place.h -- memory, number conversion and ranks for the examples, on the host or on
  * GPUs.
  *
- * Book: chapter 08.  Checked by: tests/cli/examples.sh.  Next: kda.c.
+ * Book: chapter 08.
  *
  * In your program the framework provides device memory, bf16 tensors, a stream, and an
  * ncclComm_t for kcp_nccl_from. For GPUs, compile with -DKCP_WITH_CUDA; for ranks that

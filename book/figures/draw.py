@@ -1,7 +1,7 @@
 """draw.py -- prints a figure of the book as SVG.
 
-Book: every figure that no C program draws.  Checked by: make book-lint.
-Usage: python3 draw.py NAME. Names are in book/data/figures.tsv.  Next: svg.py.
+Book: every figure that no C program draws.
+Usage: python3 draw.py NAME. Names are in book/data/figures.tsv.
 """
 import sys
 

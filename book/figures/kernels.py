@@ -1,6 +1,6 @@
 """kernels.py -- draws the figures of Part II (one GPU).
 
-Book: chapters 17, T and 18.  Checked by: make book-lint.  Next: ranks.py.
+Book: chapters 17, T and 18.
 """
 import math
 

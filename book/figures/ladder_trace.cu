@@ -1,7 +1,6 @@
 // ladder_trace.cu -- records when warps of chapter 17's last kernel wait and compute.
 //
-// Book: chapter 17, "Warps with roles".  Checked by: kernels.py, which draws the trace.
-// Next: kernels.py.
+// Book: chapter 17, "Warps with roles".
 //
 //   nvcc -gencode arch=compute_90a,code=sm_90a -Iref -I. book/figures/ladder_trace.cu
 //   ./a.out > book/data/ladder-trace.tsv              needs one GPU with sm_90a

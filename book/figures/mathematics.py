@@ -1,6 +1,6 @@
 """mathematics.py -- draws the figures of Part I (the mathematics).
 
-Book: chapters 00 to 13.  Checked by: make book-lint.  Next: kernels.py.
+Book: chapters 00 to 13.
 """
 import math
 import re

@@ -1,7 +1,6 @@
 """models.py -- draws the figures of Part IV (more of the family) and the appendices.
 
-Book: chapters 15, 16 and 19, appendices A and B.  Checked by: make book-lint.
-Next: none.
+Book: chapters 15, 16 and 19, appendices A and B.
 """
 import math
 import re

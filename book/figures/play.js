@@ -1,7 +1,7 @@
 // play.js -- draws the interactive figure of chapter 06. Sliders set ranks, cuts and
 // gate, which change the plan and the survival curve.
 //
-// Book: chapter 06.  Checked by: make book-lint (it runs in every view).  Next: none.
+// Book: chapter 06.
 // The plan follows the rule of kcp_plan_make. The curve is |M|_F / sqrt(K) of the map
 // from the start of sequence 1 to each token. K = 16; the random unit keys are fixed.
 (() => {

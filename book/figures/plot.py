@@ -1,6 +1,6 @@
 """plot.py -- draws curves over logarithmic axes from the output of book programs.
 
-Book: chapters 02, 05, 06, 10, 17 to 20, B.  Next: svg.py.
+Book: chapters 02, 05, 06, 10, 17 to 20, B.
 Numbers are read from build/book/example.txt, which the pages also show.
 """
 import math

@@ -1,7 +1,6 @@
 """ranks.py -- draws the figures of Part III (many GPUs) and of pages outside the parts.
 
-Book: chapters 14 and 20, users.md, the index, README.  Checked by: make book-lint.
-Next: models.py.
+Book: chapters 14 and 20, users.md, the index, README.
 """
 import csv
 

@@ -1,6 +1,6 @@
 """svg.py -- functions that draw the book's figures.
 
-Book: every figure.  Checked by: make book-lint.  Next: mathematics.py.
+Book: every figure.
 The page defines the colours as CSS variables, for light and dark mode: --a, --b, --c,
 --d, --ink, --soft and --line, and the pale colours --wash-a to --wash-d.
 """

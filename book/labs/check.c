@@ -1,6 +1,6 @@
 /* check.c -- the file of lab 07b: a student's check of a fold, S <- M_j S + h_j.
  *
- * Book: chapter 07, exercises.  Used by: make lab LAB=07b.  Next: check_main.c. */
+ * Book: chapter 07, exercises.  Used by: make lab LAB=07b. */
 #include "kcp.h"
 
 #include <math.h>

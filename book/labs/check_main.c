@@ -1,6 +1,6 @@
 /* check_main.c -- runs a student's check on a correct or a wrong variant of a stage.
  *
- * Book: staff.md.  Used by: make grade LAB=07b, 09d.  Next: chain_main.c.
+ * Book: staff.md.  Used by: make grade LAB=07b, 09d.
  * kcp-lab-check ./lab.so STAGE NAME|./planted.so runs the check on one variant of the
  * stage. It exits with 0 if the check accepts a correct variant or rejects a wrong one.
  * The check runs in a separate process; only the value of lab_check counts. With

@@ -1,6 +1,6 @@
 /* differences.c -- the file of lab 09d, which checks gradients by finite differences.
  *
- * Book: chapter 01, exercises.  Used by: make lab LAB=09d.  Next: check_main.c. */
+ * Book: chapter 01, exercises.  Used by: make lab LAB=09d. */
 #include "kcp.h"
 
 #include <math.h>

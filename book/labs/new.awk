@@ -1,6 +1,6 @@
 # new.awk -- copies a reference without one region, which the student writes.
 #
-# Book: staff.md.  Next: lab.sh, grade.sh.
+# Book: staff.md.
 # awk -f new.awk 07_merge.lab ../../ref/07_merge.c > work/07_merge.c
 #   -v edit=FILE   fills the gap with the region, edited by the sed script in FILE
 #   -v so=1        adds the record that kcp-check --reference loads from a shared object

@@ -1,6 +1,6 @@
 /* orders.c -- runs a kernel's roles (producer, consumers) and copies in random orders.
  *
- * Book: staff.md.  Used by: make grade LAB=17_roles.  Next: frame.h.
+ * Book: staff.md.  Used by: make grade LAB=17_roles.
  * This file replaces ref/17_block.c in the student's object. The variant "orders" runs
  * the kernel ten times. Each step runs a random role or completes a random copy. The
  * variant "ahead" runs no consumer until the producer waits. Then the copies of exactly

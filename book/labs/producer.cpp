@@ -1,6 +1,6 @@
 // producer.cpp -- runs the producer warps of lab step 18_producer on a CPU.
 //
-// Book: staff.md.  Used by: make grade LAB=18_producer.  Next: ../../ref/17_roles.c.
+// Book: staff.md.  Used by: make grade LAB=18_producer.
 // Usage: a.out TEST, with TEST from the table at the end. The student's pipeline.cuh is
 // compiled as C++ against the functions below instead of those of cuda/tile/. Lanes and
 // consumers are coroutines, which run in random order. The bytes of a copy arrive at a

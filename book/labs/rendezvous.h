@@ -1,6 +1,6 @@
 /* rendezvous.h -- makes each send between threads wait for the receiver, as over NCCL.
  *
- * Book: staff.md.  Used by: chain_main.c.  Next: chain_main.c.
+ * Book: staff.md.  Used by: chain_main.c.
  * If two ranks send to each other before they receive, they deadlock over NCCL, but not
  * over threads, because threads buffer messages. With this file, a send waits until its
  * message is received; the sends of a group of calls wait at the end of the group. If

@@ -1,6 +1,6 @@
 # rows.sh -- functions that judge a row (a test) of a lab; grade.sh sources this file.
 #
-# Book: staff.md.  Checked by: try.sh, tests/cli/labs.sh.  Next: check_main.c.
+# Book: staff.md.
 # A student's file becomes dir/lab.so, which the judge loads into a separate process. The
 # verdict is the judge's exit status, whatever the student's process prints.
 # `built` is `yes`, `no` (compiler or linker error), or the reason why no row is judged.

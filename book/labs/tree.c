@@ -1,6 +1,6 @@
 /* tree.c -- runs a student's tree scan in chapter 15's program; counts its products.
  *
- * Book: staff.md.  Used by: make grade LAB=15_blelloch.  Next: warp.c.
+ * Book: staff.md.  Used by: make grade LAB=15_blelloch.
  * One variant of stage 15 runs the whole program with the tree in each tile. Two others
  * run the tree on names instead of maps: one counts all products, the other counts the
  * products in series. A name denotes a state or the map of leaves lo to hi - 1.

@@ -1,8 +1,7 @@
 #!/bin/sh
 # try.sh -- grades five submissions per lab: one empty, three wrong, one right.
 #
-# Book: staff.md.  Usage: try.sh BUILD, or make try LAB=07.  Next: points.tsv, which
-# has the expected points; `make tried` writes points.tsv. The right answer is the region
+# Book: staff.md.  Usage: try.sh BUILD, or make try LAB=07.  The right answer is the region
 # that was cut out of the source. The wrong answers are edits of that region ("wrong" lines
 # of the lab file). Files in book/labs/work are not changed. At most JOBS (default 2)
 # submissions are graded at once, each in a separate folder.

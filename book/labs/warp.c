@@ -1,7 +1,6 @@
 /* warp.c -- counts the products and the reads of shared memory of a student's warp.
  *
  * Book: staff.md.  Used by: make grade LAB=17_products, 17_ldmatrix.
- * Next: apart.h.
  * This file replaces ref/17_warp.c in the student's object. The variant "products"
  * counts mma. If a chunk has fewer mma than its tokens need, a product did not call
  * warp_mma; if more than a full chunk needs, a tile was computed twice. The variant

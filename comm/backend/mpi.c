@@ -1,6 +1,6 @@
 /* mpi.c -- communicator over MPI: one process per rank, and messages in host memory.
  *
- * Book: chapter 20.  Checked by: tests/cli/mpi.sh.  Next: comm/backend/mpi_launch.c.
+ * Book: chapter 20.
  *
  * A call posts send and receive requests, and polls them until all are complete.
  * Between polls the call also tests whether another rank has reported a failure, and

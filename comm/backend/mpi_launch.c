@@ -1,6 +1,6 @@
 /* mpi_launch.c -- detects an MPI launcher and reads this process's rank from MPI.
  *
- * Book: chapter 20.  Checked by: tests/cli/mpi.sh.  Next: comm/backend/nccl.c.
+ * Book: chapter 20.
  *
  * In a build without MPI, kcp_mpi_start fails if a launcher started R > 1 processes. */
 #ifdef KCP_WITH_MPI

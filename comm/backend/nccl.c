@@ -1,7 +1,6 @@
 /* nccl.c -- communicator over NCCL with one GPU per rank: creation, failure and end.
  *
- * Book: chapter 20.  Checked by: bench/check_gpus.py.
- * Next: comm/backend/nccl_start.c; nccl_calls.c, what a rank may call.
+ * Book: chapter 20.
  *
  * NCCL's unique id is sent through a file or over `host`, a communicator that needs no
  * GPU (threads of this process, or MPI). A watch thread checks `host` and NCCL for a

@@ -1,6 +1,6 @@
 /* nccl.h -- NCCL's functions, loaded at run time, and the data of a rank.
  *
- * Book: chapter 20.  Checked by: bench/check_gpus.py.  Next: comm/backend/nccl.c.
+ * Book: chapter 20.
  *
  * The first communicator opens libnccl, so that a program can start without libnccl. If
  * the caller has already loaded libnccl, that copy is used. */

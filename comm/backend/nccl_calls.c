@@ -1,7 +1,6 @@
 /* nccl_calls.c -- send, recv, all_gather, group and barrier over NCCL, with a timeout.
  *
- * Book: chapter 20.  Checked by: bench/check_gpus.py, through every form.
- * Next: ref/08_forward.c, a rank's program.
+ * Book: chapter 20.
  *
  * A communicator that this library made is non-blocking: a call returns at once, and
  * this file polls until NCCL has put the work on the stream. So such a call holds the

@@ -1,8 +1,7 @@
 /* nccl_start.c -- loads libnccl, sends NCCL's id through a file, and runs R ranks as
  * threads.
  *
- * Book: chapter 20.  Checked by: bench/check_gpus.py.
- * Next: comm/backend/nccl.c. */
+ * Book: chapter 20. */
 #include "kcp.h"
 
 #include <stdio.h>

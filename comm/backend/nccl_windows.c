@@ -1,7 +1,6 @@
 /* nccl_windows.c -- windows: GPU memory that kernels of other ranks can write.
  *
- * Book: chapter 20, "Code: kernels".  Checked by: bench/check_gpus.py.
- * Next: comm/form/chain_window.c, which uses this memory.
+ * Book: chapter 20, "Code: kernels".
  *
  * Ranks exchange the addresses of their windows. Threads of one process exchange
  * pointers, and processes of one machine exchange CUDA IPC handles. If one rank cannot

@@ -1,7 +1,6 @@
 /* threads.c -- ranks as threads of this process, each with its own struct kcp_comm.
  *
- * Book: chapter 07.  Checked by: tests/07_merge/checks.c, failures injected.
- * Next: comm/form/exchange.c, written over these calls.
+ * Book: chapter 07.
  *
  * The run fails if a rank calls fail(), if `body` returns an error, if a rank waits for
  * a rank that has returned, if all remaining ranks wait for each other, or if the ranks

@@ -1,7 +1,7 @@
 /* all_gather.c -- each rank gathers the maps of all ranks and computes its states
  * from the maps.
  *
- * Book: chapter 07.  Checked by: tests/07_merge/checks.c.  Next: comm/form/chain.c.
+ * Book: chapter 07.
  *
  * One collective gathers the maps S -> M S + h (S: state). Time (see chapter 07):
  * t_sum + a + (R-1) * (B + B_M)/bw + (R-2) * t_MS + t_main. Only this form keeps M of

@@ -1,8 +1,7 @@
 /* chain_window.c -- the chain (chain.c) without messages: a kernel writes the state
  * into the next rank's GPU memory.
  *
- * Book: chapter 20, "Code: kernels".  Checked by: tests/07_merge/checks.c over NCCL.
- * Next: comm/form/pipeline.c.
+ * Book: chapter 20, "Code: kernels".
  *
  * A visit is a run of adjacent segments of one sequence on one rank. If a visit has one
  * segment, a kernel waits until the previous rank has written a state into this rank's

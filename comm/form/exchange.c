@@ -1,7 +1,6 @@
 /* exchange.c -- computes the state at the start of every segment from the maps.
  *
- * Book: chapter 07.  Checked by: tests/07_merge/checks.c.
- * Next: comm/form/all_gather.c, chain.c, pipeline.c, scan.c: one file per form. */
+ * Book: chapter 07. */
 #include "exchange.h"
 
 #include "checked.h"

@@ -1,7 +1,6 @@
 /* exchange.h -- a rank's segments, in the order in which a pass applies their maps.
  *
- * Book: chapter 07.  Checked by: tests/07_merge/checks.c.
- * Next: comm/form/exchange.c.
+ * Book: chapter 07.
  *
  * Each segment has a map of the state S. Forward applies S -> M S + h in token order.
  * Backward applies S -> M^T S + h in reverse order. Position p = 0..NS-1 counts a

@@ -1,7 +1,7 @@
 /* pipeline.c -- the chain (chain.c) in blocks of columns: a rank sends one block while
  * the rank receives the next block.
  *
- * Book: chapter 07.  Checked by: tests/07_merge/checks.c.  Next: comm/form/scan.c.
+ * Book: chapter 07.
  *
  * Columns of the state are independent, so the result has the same bits as that of
  * chain.c. A visit is a run of adjacent segments of one sequence on one rank. Visit

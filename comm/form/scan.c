@@ -1,6 +1,6 @@
 /* scan.c -- a parallel prefix scan of the maps of R ranks in log2 R steps, not R - 1.
  *
- * Book: chapter 07.  Checked by: tests/07_merge/checks.c.  Next: ref/08_forward.c.
+ * Book: chapter 07.
  *
  * A visit is a run of adjacent segments of one sequence on one rank. The map of visit
  * m = 0, 1, ... (in the order of the pass) is f_m: S -> M S + h. Before the step with

@@ -1,6 +1,5 @@
 // token_decay.cuh -- e^g of one token, without a bias that accumulates over tokens.
-// Book: chapter 01, "Code: kernels".  Checked by: tests/01_step/checks.c.
-// Next: v1_column.cu.
+// Book: chapter 01, "Code: kernels".
 #ifndef KCP_01_TOKEN_DECAY_CUH
 #define KCP_01_TOKEN_DECAY_CUH
 

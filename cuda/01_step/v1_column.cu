@@ -1,6 +1,5 @@
 // v1_column.cu -- the recurrence, one block per head and one thread per column of S.
-// Book: chapter 01, "Code: kernels".  Checked by: tests/01_step/checks.c.
-// Next: ../02_gate/v1_walk.cu.
+// Book: chapter 01, "Code: kernels".
 #include "cuda/tile/device.cuh"
 #include "token_decay.cuh"
 

@@ -1,6 +1,5 @@
 // v1_walk.cu -- norms (one warp per row), beta, and gates (one thread per channel).
-// Book: chapter 02, "Code: kernels".  Checked by: tests/02_gate/checks.c.
-// Next: ../03_wy/v1_pairs.cu.
+// Book: chapter 02, "Code: kernels".
 #include "cuda/tile/device.cuh"
 #include "cuda/host/stages_v1.cuh"
 #include <cuda_fp16.h>

@@ -1,6 +1,5 @@
 // v2_vector.cu -- norms, beta and gates at memory speed, with 16 loads in flight.
-// Book: chapter 02, "Code: kernels".  Checked by: tests/02_gate/checks.c.
-// Next: ../03_wy/v2_halves.cu.
+// Book: chapter 02, "Code: kernels".
 //
 // Bound: memory. These kernels read 6 K bytes and write 8 K bytes per token and head.
 // At K = 128, this is 1792 bytes, or 0.33 ms for 8192 tokens of 96 heads. Storing g

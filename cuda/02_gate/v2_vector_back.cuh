@@ -1,6 +1,5 @@
 // v2_vector_back.cuh -- backward of norms and gates, with vector loads.
-// Book: chapter 02, "Code: kernels".  Checked by: tests/02_gate/checks.c.
-// Next: v2_vector.cu.
+// Book: chapter 02, "Code: kernels".
 #include "cuda/tile/warp_scan.cuh"
 
 // Bound: memory. These kernels read 14 K bytes (q, k, the gate, and their gradients)

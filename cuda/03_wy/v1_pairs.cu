@@ -1,6 +1,5 @@
 // v1_pairs.cu -- the WY form: one block per chunk and head, one thread per pair.
-// Book: chapter 03, "Code: kernels".  Checked by: tests/03_wy/checks.c.
-// Next: ../04_chunk/v1_column.cu.
+// Book: chapter 03, "Code: kernels".
 #include "cuda/tile/device.cuh"
 #include "cuda/host/stages_v1.cuh"
 

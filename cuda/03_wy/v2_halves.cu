@@ -1,7 +1,5 @@
 // v2_halves.cu -- the WY form on tensor cores, by recursive halving of the triangle.
 // Book: chapter T, "Chapter 03: scores and the inverse".
-// Checked by: tests/03_wy/checks.c.
-// Next: ../04_chunk/v2_warp.cu.
 #include "v2_halves_pairs.cuh"
 #include "cuda/host/stages_v2.cuh"
 

@@ -1,7 +1,5 @@
 // v2_halves_pairs.cuh -- Aqk and L of a chunk, by recursive halving with anchors.
 // Book: chapter T, "Chapter 03: scores and the inverse".
-// Checked by: tests/03_wy/checks.c.
-// Next: v2_halves.cu.
 #include "cuda/tile/triangle_inverse.cuh"
 
 enum { LD = CHUNK + 4 }; // 16-byte aligned rows without bank conflicts

@@ -1,6 +1,5 @@
 // v1_column.cu -- state scan and output, with one thread per column of the state.
-// Book: chapter 04, "Code: kernels".  Checked by: tests/04_chunk/checks.c.
-// Next: ../05_affine/v1_column.cu.
+// Book: chapter 04, "Code: kernels".
 #include "cuda/tile/device.cuh"
 #include "cuda/host/stages_v1.cuh"
 

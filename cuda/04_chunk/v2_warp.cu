@@ -1,6 +1,5 @@
 // v2_warp.cu -- state scan and output on tensor cores: 16 columns of S per warp.
-// Book: chapter T, "Chapter 04: the scan".  Checked by: tests/04_chunk/checks.c.
-// Next: ../05_affine/v2_pieces.cu.
+// Book: chapter T, "Chapter 04: the scan".
 #include "cuda/tile/warp_scan.cuh"
 #include "cuda/host/processors.cuh"
 #include "cuda/host/stages_v2.cuh"

@@ -1,6 +1,5 @@
 // v3_group_sm90.cu -- state scan and output, with 64 columns of S per warpgroup.
-// Book: chapter T, "Chapter 04: the scan".  Checked by: tests/04_chunk/checks.c.
-// Next: ../05_affine/v2_pieces.cu.
+// Book: chapter T, "Chapter 04: the scan".
 #include "cuda/tile/warpgroup_scan.cuh"
 #include "cuda/host/processors.cuh"
 #include "cuda/host/stages_v3.cuh"

@@ -1,6 +1,5 @@
 // v4_rows_sm90.cu -- state scan and output by warpgroups, which store whole rows.
-// Book: chapter T, "Whole rows".  Checked by: tests/04_chunk/checks.c.
-// Next: ../05_affine/v2_pieces.cu.
+// Book: chapter T, "Whole rows".
 #include "cuda/tile/warpgroup_store.cuh"
 #include "cuda/host/stages_v2.cuh"
 

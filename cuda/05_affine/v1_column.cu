@@ -1,6 +1,5 @@
 // v1_column.cu -- (M, h_ext) of a token range, one thread per column of [h_ext | M].
-// Book: chapter 05, "Code: kernels".  Checked by: tests/05_affine/checks.c.
-// Next: ../07_merge/v1_column.cu.
+// Book: chapter 05, "Code: kernels".
 #include "cuda/tile/device.cuh"
 #include "cuda/host/stages_v1.cuh"
 

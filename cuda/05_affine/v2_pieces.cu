@@ -1,7 +1,5 @@
 // v2_pieces.cu -- (M, h_ext) on tensor cores, with M as a sum of three bf16 matrices.
 // Book: chapter T, "Chapter 05: the map"; chapter 19.
-// Checked by: tests/05_affine/checks.c.
-// Next: ../09_chunk_backward/v2_warp.cu.
 #include "cuda/tile/warp_scan.cuh"
 #include "cuda/host/stages_v2.cuh"
 

@@ -1,6 +1,5 @@
 // v3_group_sm90.cu -- (M, h_ext) by warpgroups, where a block computes a whole map.
-// Book: chapter T, "Chapter 05: the map".  Checked by: tests/05_affine/checks.c.
-// Next: ../11_merge_backward/v3_group_sm90.cu.
+// Book: chapter T, "Chapter 05: the map".
 #include "cuda/tile/warpgroup_scan.cuh"
 #include "cuda/host/stages_v3.cuh"
 

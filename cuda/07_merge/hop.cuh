@@ -1,7 +1,5 @@
 // hop.cuh -- a step of the exchange algorithm `chain`: waits, applies a map, sends.
 // Book: chapter 20, "Code: kernels".
-// Checked by: tests/07_merge/checks.c and every pass over NCCL with `chain`.
-// Next: hops.cu.
 #ifndef KCP_HOP_CUH
 #define KCP_HOP_CUH
 

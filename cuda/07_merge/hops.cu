@@ -1,6 +1,5 @@
 // hops.cu -- kernels of the exchange algorithm `chain`, in a separate object file.
-// Book: chapter 20, "Code: kernels".  Checked by: tests/07_merge/hops.c.
-// Next: mapops.cu.
+// Book: chapter 20, "Code: kernels".
 #include "cuda/tile/device.cuh"
 #include "cuda/host/mapops.cuh"
 #include "cuda/tile/state_io.cuh"

@@ -1,6 +1,5 @@
 // mapops.cu -- applies a map or composes two maps, for all exchange algorithms.
-// Book: chapter 07, "Code: kernels".  Checked by: tests/07_merge/checks.c.
-// Next: ../08_forward/v1_stages.cu.
+// Book: chapter 07, "Code: kernels".
 #include "cuda/tile/device.cuh"
 #include "cuda/host/mapops.cuh"
 #include "cuda/tile/warp_scan.cuh"

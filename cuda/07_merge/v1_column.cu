@@ -1,6 +1,5 @@
 // v1_column.cu -- the fold of gathered maps, with one thread per column of S.
-// Book: chapter 07, "Code: kernels".  Checked by: tests/07_merge/checks.c.
-// Next: mapops.cu.
+// Book: chapter 07, "Code: kernels".
 #include "cuda/tile/device.cuh"
 
 // Bound: latency of K^2 multiply-adds per thread and map, because maps are sequential.

@@ -1,7 +1,5 @@
 // v2_group_maps.cuh -- applies a sequence of maps to columns in registers.
 // Book: chapter T, "Chapter 07: the fold".
-// Checked by: tests/07_merge/checks.c and every form of the exchange.
-// Next: v2_group_sm90.cu.
 //
 // Computes X <- op(M) X + h on 64 columns of a head, K = 128, where op(M) is M in
 // forward and M^T in backward. A block is one warpgroup with X^T in registers, as in

@@ -1,7 +1,5 @@
 // v2_group_sm90.cu -- folds and composes maps by warpgroups, fp32 as three bf16 pieces.
 // Book: chapter T, "Chapter 07: the fold".
-// Checked by: tests/07_merge/checks.c and every form of the exchange.
-// Next: mapops.cu, which calls compose.
 #include "v2_group_maps.cuh"
 #include "cuda/host/stages_v3.cuh"
 

@@ -1,6 +1,5 @@
 // program.cuh -- the whole forward: launches the kernels of all stages on one stream.
-// Book: chapter 08, "Code: kernels".  Checked by: tests/08_forward/mutants.c.
-// Next: v1_stages.cu.
+// Book: chapter 08, "Code: kernels".
 #include "cuda/host/stage_args.cuh"
 #include "cuda/host/mapops.cuh"
 #include "cuda/host/profile_hooks.cuh"

@@ -1,6 +1,5 @@
 // v1_stages.cu -- the whole forward from the v1 kernels.
-// Book: chapter 08, "Code: kernels".  Checked by: tests/08_forward/mutants.c.
-// Next: v2_stages.cu.
+// Book: chapter 08, "Code: kernels".
 #include "program.cuh"
 
 template <class X>

@@ -1,6 +1,5 @@
 // v2_stages.cu -- the whole forward from the tensor-core kernels.
-// Book: chapter 08, "Code: kernels".  Checked by: tests/08_forward/mutants.c.
-// Next: ../09_chunk_backward/v1_column.cu.
+// Book: chapter 08, "Code: kernels".
 #include "cuda/host/stages_v2.cuh"
 #include "program.cuh"
 

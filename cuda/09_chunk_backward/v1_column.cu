@@ -1,6 +1,5 @@
 // v1_column.cu -- backward of scan and output: one thread per pair, then per column.
-// Book: chapter 09, "Code: kernels".  Checked by: tests/09_chunk_backward/mutants.c.
-// Next: ../10_wy_backward/v1_column.cu.
+// Book: chapter 09, "Code: kernels".
 #include "cuda/tile/device.cuh"
 #include "cuda/host/stages_v1.cuh"
 

@@ -1,7 +1,5 @@
 // v2_warp.cu -- backward of scan and output on tensor cores, by warps.
 // Book: chapter T, "Chapter 09: the reverse scan".
-// Checked by: tests/09_chunk_backward/mutants.c.
-// Next: ../11_merge_backward/v2_pieces.cu.
 #include "cuda/tile/warp_scan.cuh"
 #include "cuda/host/processors.cuh"
 #include "cuda/host/stages_v2.cuh"

@@ -1,6 +1,5 @@
 // v3_rows_local.cuh -- dAqk and dv_local of a chunk, stored by whole rows.
-// Book: chapter T, "Whole rows".  Checked by: tests/09_chunk_backward/mutants.c.
-// Next: v3_rows_sm90.cu.
+// Book: chapter T, "Whole rows".
 #include "cuda/tile/warp_scan.cuh"
 
 // Bound: memory, 40 KiB read and 24 KiB written per chunk and head, 0.19 ms for 8192

@@ -1,6 +1,5 @@
 // v3_rows_sm90.cu -- the reverse scan by warpgroups, one block per head.
-// Book: chapter T, "Whole rows".  Checked by: tests/09_chunk_backward/mutants.c.
-// Next: ../10_wy_backward/v1_column.cu.
+// Book: chapter T, "Whole rows".
 #include "cuda/tile/warpgroup_store.cuh"
 #include "v3_rows_local.cuh"
 #include "cuda/host/stages_v2.cuh"

@@ -1,6 +1,5 @@
 // v1_column.cu -- dq, dk, dv, dbeta, dg: one block per chunk and query/key head.
-// Book: chapter 10, "Code: kernels".  Checked by: tests/10_wy_backward/checks.c.
-// Next: ../11_merge_backward/v1_column.cu.
+// Book: chapter 10, "Code: kernels".
 #include "cuda/tile/device.cuh"
 #include "cuda/host/stages_v1.cuh"
 

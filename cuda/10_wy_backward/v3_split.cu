@@ -1,6 +1,5 @@
 // v3_split.cu -- dq, dk, dv, dbeta and dg in two kernels: the solve, then the pairs.
-// Book: chapter T, "Two kernels".  Checked by: tests/10_wy_backward/checks.c.
-// Next: ../11_merge_backward/v1_column.cu.
+// Book: chapter T, "Two kernels".
 #include "v3_split_solve.cuh"
 #include "v3_split_pairs.cuh"
 #include "cuda/host/stages_v2.cuh"

@@ -1,6 +1,5 @@
 // v3_split_pairs.cuh -- v3's second kernel: gradients from pairs of rows, and all sums.
-// Book: chapter T, "Two kernels".  Checked by: tests/10_wy_backward/checks.c.
-// Next: v3_split.cu.
+// Book: chapter T, "Two kernels".
 #include "v3_split_storage.cuh"
 
 // Tile (I, J) of dAqk or dL is 16 x 16 and starts at row a = 16 I and column 16 J. Off

@@ -1,6 +1,5 @@
 // v3_split_solve.cuh -- v3's first kernel: dvb = A^T dU, products of dvb, and dL.
-// Book: chapter T, "Two kernels".  Checked by: tests/10_wy_backward/checks.c.
-// Next: v3_split_pairs.cuh.
+// Book: chapter T, "Two kernels".
 #include "v3_split_storage.cuh"
 
 template <int K, int V>

@@ -1,6 +1,5 @@
 // v3_split_storage.cuh -- data between v3's kernels; shared memory of the first kernel.
-// Book: chapter T, "Two kernels".  Checked by: tests/10_wy_backward/checks.c.
-// Next: v3_split_solve.cuh.
+// Book: chapter T, "Two kernels".
 #pragma once
 #include "cuda/tile/registers.cuh"
 #include "cuda/tile/warp_scan.cuh"

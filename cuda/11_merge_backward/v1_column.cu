@@ -1,6 +1,5 @@
 // v1_column.cu -- the map for gradients, with one thread per column of [dh_ext | N].
-// Book: chapter 11, "Code: kernels".  Checked by: tests/11_merge_backward/checks.c.
-// Next: ../12_h0/v1_copy.cu.
+// Book: chapter 11, "Code: kernels".
 #include "cuda/tile/device.cuh"
 #include "cuda/host/stages_v1.cuh"
 

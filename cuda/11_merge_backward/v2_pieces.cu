@@ -1,7 +1,5 @@
 // v2_pieces.cu -- the map for gradients on tensor cores, N = M^T in three bf16 pieces.
 // Book: chapter T, "Chapter 11: the map in reverse".
-// Checked by: tests/11_merge_backward/checks.c.
-// Next: ../12_h0/v1_copy.cu.
 #include "cuda/tile/warp_scan.cuh"
 #include "cuda/host/stages_v2.cuh"
 

@@ -1,6 +1,5 @@
 // v3_group_sm90.cu -- the map for gradients by warpgroups, one block per head.
 // Book: chapter T, "Chapter 11: the map in reverse".
-// Checked by: tests/11_merge_backward/checks.c.  Next: ../12_h0/v1_copy.cu.
 #include "cuda/tile/warpgroup_scan.cuh"
 #include "cuda/host/stages_v3.cuh"
 

@@ -1,6 +1,5 @@
 // v1_copy.cu -- saves a rank's first state, and restores all initial states, by copies.
-// Book: chapter 12, "Code: kernels".  Checked by: tests/12_h0/checks.c.
-// Next: ../14_conv/v1_row.cu.
+// Book: chapter 12, "Code: kernels".
 #include "cuda/tile/device.cuh"
 
 // Bound: memory. Each copied state is read and written once. States are fp32 even if

@@ -1,6 +1,5 @@
 // program.cuh -- the whole backward: launches the kernels of all stages on one stream.
-// Book: chapter 13, "Code: kernels".  Checked by: tests/13_backward/checks.c.
-// Next: v1_stages.cu.
+// Book: chapter 13, "Code: kernels".
 #include "workspace.cuh"
 #include "cuda/host/refused.cuh"
 #include "cuda/host/profile_hooks.cuh"

@@ -1,6 +1,5 @@
 // realigned.cuh -- copies unaligned arrays of a backward call to aligned memory.
-// Book: chapter 13, "Code: kernels".  Checked by: tests/13_backward/checks.c.
-// Next: v3_stages.cu.
+// Book: chapter 13, "Code: kernels".
 #include "cuda/tile/device.cuh"
 #include "checked.h"
 #include "ref.h"

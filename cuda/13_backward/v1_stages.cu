@@ -1,6 +1,5 @@
 // v1_stages.cu -- the whole backward from the v1 kernels.
-// Book: chapter 13, "Code: kernels".  Checked by: tests/13_backward/checks.c.
-// Next: v2_stages.cu.
+// Book: chapter 13, "Code: kernels".
 #include "program.cuh"
 
 template <class X>

@@ -1,6 +1,5 @@
 // v2_stages.cu -- the whole backward from the tensor-core kernels.
-// Book: chapter 13, "Code: kernels".  Checked by: tests/13_backward/checks.c.
-// Next: ../14_conv/v1_row.cu.
+// Book: chapter 13, "Code: kernels".
 #include "cuda/host/stages_v2.cuh"
 #include "program.cuh"
 #include "v2_stages_recompute.cuh"

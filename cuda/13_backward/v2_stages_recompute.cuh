@@ -1,6 +1,5 @@
 // v2_stages_recompute.cuh -- recomputes G, u, w, kg, qg from the saved A.
-// Book: chapter 13, "Code: kernels".  Checked by: tests/13_backward/checks.c.
-// Next: v2_stages.cu.
+// Book: chapter 13, "Code: kernels".
 #include "v2_stages_recompute_rows.cuh"
 
 // Computes G, u, w, and for KDA kg and qg, as in chapters 02 and 03. The scores and the

@@ -1,6 +1,5 @@
 // v2_stages_recompute_rows.cuh -- recomputes G and the gated rows of a chunk.
-// Book: chapter 13, "Code: kernels".  Checked by: tests/13_backward/checks.c.
-// Next: v2_stages_recompute.cuh.
+// Book: chapter 13, "Code: kernels".
 #include "cuda/tile/warp_scan.cuh"
 #include "cuda/host/stages_v2.cuh"
 

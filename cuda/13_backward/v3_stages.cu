@@ -1,6 +1,5 @@
 // v3_stages.cu -- the whole backward by v2's kernels, for chapter 18's saved blocks.
-// Book: chapter 13, "Code: kernels".  Checked by: tests/13_backward/checks.c.
-// Next: ../18_hopper/v4_scans_finish_sm90.cu.
+// Book: chapter 13, "Code: kernels".
 #include "cuda/host/stages_v2.cuh"
 #include "program.cuh"
 #include "realigned.cuh"

@@ -1,6 +1,5 @@
 // workspace.cuh -- the arrays of a whole backward.
-// Book: chapter 13, "Code: kernels".  Checked by: tests/13_backward/checks.c.
-// Next: program.cuh.
+// Book: chapter 13, "Code: kernels".
 #include "cuda/host/stage_args.cuh"
 #include "cuda/host/mapops.cuh"
 #include "cuda/host/segment_sum.cuh"

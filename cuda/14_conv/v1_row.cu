@@ -1,6 +1,5 @@
 // v1_row.cu -- causal convolution and token shift: one thread per token and channel.
-// Book: chapter 14, "Code: kernels".  Checked by: tests/14_conv/checks.c.
-// Next: cuda/14_conv/v2_tokens.cu.
+// Book: chapter 14, "Code: kernels".
 #include "cuda/host/halo.cuh"
 
 // Bound: memory. The Wc rows that a token reads are cached. The communicator sends

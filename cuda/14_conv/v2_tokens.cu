@@ -1,6 +1,5 @@
 // v2_tokens.cu -- causal convolution: a thread computes channels of consecutive tokens.
-// Book: chapter 14, "Code: kernels".  Checked by: tests/14_conv/checks.c.
-// Next: cuda/15_scan/v1_plain.cu.
+// Book: chapter 14, "Code: kernels".
 #include "v2_tokens_rows.cuh"
 #include "cuda/host/processors.cuh"
 

@@ -1,6 +1,5 @@
 // v2_tokens_rows.cuh -- rows, weights and window that a thread of v2_tokens holds.
-// Book: chapter 14, "Code: kernels".  Checked by: tests/14_conv/checks.c.
-// Next: v2_tokens.cu.
+// Book: chapter 14, "Code: kernels".
 #include "v2_tokens_workspace.cuh"
 #include "cuda/tile/math.cuh"
 #include "cuda/tile/pack.cuh"

@@ -1,6 +1,5 @@
 // v2_tokens_workspace.cuh -- the arrays of a v2_tokens call and its index tables.
-// Book: chapter 14, "Code: kernels".  Checked by: tests/14_conv/checks.c.
-// Next: v2_tokens_rows.cuh.
+// Book: chapter 14, "Code: kernels".
 #include "cuda/host/halo.cuh"
 #include "cuda/host/putter.cuh"
 

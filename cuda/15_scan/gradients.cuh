@@ -1,6 +1,5 @@
 // gradients.cuh -- all gradients of the tokens of a tile (one chunk).
-// Book: chapter 15, "Code: kernels".  Checked by: tests/15_scan/checks.c.
-// Next: repeat.cuh.
+// Book: chapter 15, "Code: kernels".
 #ifndef KCP_15_GRADIENTS_CUH
 #define KCP_15_GRADIENTS_CUH
 

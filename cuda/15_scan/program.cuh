@@ -1,6 +1,5 @@
 // program.cuh -- one rank's Spike-KDA: tiles, maps, repeated outputs, and backward.
-// Book: chapter 15, "Code: kernels".  Checked by: tests/15_scan/checks.c.
-// Next: program_bf16.cu and program_f32.cu; v1_plain.cu for the products.
+// Book: chapter 15, "Code: kernels".
 #ifndef KCP_15_PROGRAM_CUH
 #define KCP_15_PROGRAM_CUH
 

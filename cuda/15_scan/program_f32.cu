@@ -1,6 +1,5 @@
 // program_f32.cu -- the program of chapter 15 for arrays of float, compiled separately.
-// Book: chapter 15, "Code: kernels".  Checked by: tests/15_scan/checks.c.
-// Next: v1_plain.cu.
+// Book: chapter 15, "Code: kernels".
 #include "program.cuh"
 
 template int scan_run<float>(void *args, const struct scan_kernel &by);

@@ -1,6 +1,5 @@
 // rank.cuh -- one rank's workspace for Spike-KDA, and the choice of the scan.
-// Book: chapter 15, "Code: kernels".  Checked by: tests/15_scan/checks.c.
-// Next: program.cuh, which uses this workspace.
+// Book: chapter 15, "Code: kernels".
 #ifndef KCP_15_RANK_CUH
 #define KCP_15_RANK_CUH
 

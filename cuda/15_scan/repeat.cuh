@@ -1,6 +1,5 @@
 // repeat.cuh -- dropped tokens repeat earlier outputs: forward and backward.
-// Book: chapter 15, "Code: kernels".  Checked by: tests/15_scan/checks.c.
-// Next: program.cuh.
+// Book: chapter 15, "Code: kernels".
 #ifndef KCP_15_REPEAT_CUH
 #define KCP_15_REPEAT_CUH
 

@@ -1,6 +1,5 @@
 // scan.cuh -- the interface of the scan's variants: their products and cost model.
-// Book: chapter 15, "Code: kernels".  Checked by: tests/15_scan/checks.c.
-// Next: tree.cuh, the products; program.cuh, their use.
+// Book: chapter 15, "Code: kernels".
 #ifndef KCP_15_SCAN_CUH
 #define KCP_15_SCAN_CUH
 

@@ -1,7 +1,5 @@
 // sequential.cuh -- sequential scan: a state in registers, one token after another.
 // Book: chapter 15, "Code: kernels".
-// Checked by: tests/15_scan/checks.c, through v1_plain.cu and v2_mma.cu.
-// Next: tree.cuh.
 #ifndef KCP_15_SEQUENTIAL_CUH
 #define KCP_15_SEQUENTIAL_CUH
 

@@ -1,7 +1,5 @@
 // token.cuh -- one token of Spike-KDA on the device: gates, state updates, output.
 // Book: chapter 15, "Code: kernels".
-// Checked by: tests/15_scan/checks.c, through v1_plain.cu and v2_mma.cu.
-// Next: sequential.cuh.
 #ifndef KCP_15_TOKEN_CUH
 #define KCP_15_TOKEN_CUH
 

@@ -1,6 +1,5 @@
 // tree.cuh -- products in the tree of maps over the tokens of a tile (one chunk).
-// Book: chapter 15, "Code: kernels".  Checked by: tests/15_scan/checks.c.
-// Next: gradients.cuh.
+// Book: chapter 15, "Code: kernels".
 #ifndef KCP_15_TREE_CUH
 #define KCP_15_TREE_CUH
 

@@ -1,6 +1,5 @@
 // v1_plain.cu -- the scan's products in fp32 on fp32 units, one thread per column.
-// Book: chapter 15, "Code: kernels".  Checked by: tests/15_scan/checks.c.
-// Next: v2_mma.cu.
+// Book: chapter 15, "Code: kernels".
 #include "scan.cuh"
 
 enum { ROWS = 16, THREADS = 256 };

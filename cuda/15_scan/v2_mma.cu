@@ -1,6 +1,5 @@
 // v2_mma.cu -- the scan's products on tensor cores, each as three tf32 products.
-// Book: chapter 15, "Code: kernels".  Checked by: tests/15_scan/checks.c.
-// Next: ../16_family/v1_stages.cu.
+// Book: chapter 15, "Code: kernels".
 #include "scan.cuh"
 #include "cuda/tile/cp_async.cuh"
 #include "cuda/tile/mma_tf32.cuh"

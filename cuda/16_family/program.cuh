@@ -1,6 +1,5 @@
 // program.cuh -- one rank's forward or backward of DPLR, GDN-2 or GLA.
-// Book: chapter 16, "Code: kernels".  Checked by: tests/16_family/checks.c.
-// Next: v1_form.cuh.
+// Book: chapter 16, "Code: kernels".
 #ifndef KCP_16_PROGRAM_CUH
 #define KCP_16_PROGRAM_CUH
 

@@ -1,6 +1,5 @@
 // tiles_back_dplr.cu -- tensor-core backward of u, w, kg, qg, Aqk (the form): DPLR.
 // Book: chapter T, "Chapter 16: the family".
-// Checked by: tests/16_family/checks.c, through v2_tiles.cu.  Next: v2_tiles.cu.
 #include "v2_back.cuh"
 #include "v2_sizes.cuh"
 

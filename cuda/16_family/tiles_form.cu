@@ -1,6 +1,5 @@
 // tiles_form.cu -- u, w, kg, qg, Aqk (the form) on tensor cores: all models, all sizes.
 // Book: chapter T, "Chapter 16: the family".
-// Checked by: tests/16_family/checks.c, through v2_tiles.cu.  Next: tiles_back.cu.
 #include "v2_form.cuh"
 #include "v2_sizes.cuh"
 

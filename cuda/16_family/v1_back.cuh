@@ -1,6 +1,5 @@
 // v1_back.cuh -- backward of u, w, kg, qg, Aqk (form), one block per chunk and head.
 // Book: chapter 16, "Code: kernels".
-// Checked by: tests/16_family/checks.c, through v1_stages.cu.  Next: v1_stages.cu.
 #ifndef KCP_16_V1_BACK_CUH
 #define KCP_16_V1_BACK_CUH
 

@@ -1,6 +1,5 @@
 // v1_form.cuh -- u, w, kg, qg, Aqk (form) of any model, one block per chunk and head.
 // Book: chapter 16, "Code: kernels".
-// Checked by: tests/16_family/checks.c, through v1_stages.cu.  Next: v1_back.cuh.
 #ifndef KCP_16_V1_FORM_CUH
 #define KCP_16_V1_FORM_CUH
 

@@ -1,6 +1,5 @@
 // v1_stages.cu -- writes any model as rows u, w, kg, qg, Aqk for the v1 kernels.
-// Book: chapter 16, "Code: kernels".  Checked by: tests/16_family/checks.c.
-// Next: v2_tiles.cu.
+// Book: chapter 16, "Code: kernels".
 #include "program.cuh"
 #include "v1_back.cuh"
 

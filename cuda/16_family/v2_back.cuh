@@ -1,6 +1,5 @@
 // v2_back.cuh -- tensor-core backward of u, w, kg, qg, Aqk (form), a block per chunk.
 // Book: chapter T, "Chapter 16: the family".
-// Checked by: tests/16_family/checks.c, through v2_tiles.cu.  Next: v2_scan_step.cuh.
 #ifndef KCP_16_V2_BACK_CUH
 #define KCP_16_V2_BACK_CUH
 

@@ -1,6 +1,5 @@
 // v2_back_diagonal.cuh -- backward through the pairs of 16 x 16 diagonal tiles.
 // Book: chapter T, "Chapter 16: the family".
-// Checked by: tests/16_family/checks.c, through v2_tiles.cu.  Next: v2_back.cuh.
 #ifndef KCP_16_V2_BACK_DIAGONAL_CUH
 #define KCP_16_V2_BACK_DIAGONAL_CUH
 

@@ -1,7 +1,5 @@
 // v2_back_pairs.cuh -- backward through the scores of a chunk, tile by tile.
 // Book: chapter T, "Chapter 16: the family".
-// Checked by: tests/16_family/checks.c, through v2_tiles.cu.
-// Next: v2_back_diagonal.cuh.
 #ifndef KCP_16_V2_BACK_PAIRS_CUH
 #define KCP_16_V2_BACK_PAIRS_CUH
 

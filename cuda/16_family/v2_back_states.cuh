@@ -1,6 +1,5 @@
 // v2_back_states.cuh -- backward through a chunk's triangular systems and states.
 // Book: chapter T, "Chapter 16: the family".
-// Checked by: tests/16_family/checks.c, through v2_tiles.cu.  Next: v2_back_pairs.cuh.
 #ifndef KCP_16_V2_BACK_STATES_CUH
 #define KCP_16_V2_BACK_STATES_CUH
 

@@ -1,6 +1,5 @@
 // v2_back_storage.cuh -- layout of the backward kernel's shared memory, and its loads.
 // Book: chapter T, "Chapter 16: the family".
-// Checked by: tests/16_family/checks.c, through v2_tiles.cu.  Next: v2_back_states.cuh.
 #ifndef KCP_16_V2_BACK_STORAGE_CUH
 #define KCP_16_V2_BACK_STORAGE_CUH
 

@@ -1,7 +1,5 @@
 // v2_form.cuh -- u, w, kg, qg, Aqk (the form) of any model on tensor cores.
 // Book: chapter T, "Chapter 16: the family".
-// Checked by: tests/16_family/checks.c, through v2_tiles.cu.
-// Next: v2_back_storage.cuh.
 #ifndef KCP_16_V2_FORM_CUH
 #define KCP_16_V2_FORM_CUH
 

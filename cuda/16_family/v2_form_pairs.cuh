@@ -1,6 +1,5 @@
 // v2_form_pairs.cuh -- scores of a chunk of any model, with anchors.
 // Book: chapter T, "Chapter 16: the family".
-// Checked by: tests/16_family/checks.c, through v2_tiles.cu.  Next: v2_form.cuh.
 #ifndef KCP_16_V2_FORM_PAIRS_CUH
 #define KCP_16_V2_FORM_PAIRS_CUH
 

@@ -1,6 +1,5 @@
 // v2_form_storage.cuh -- layout of a chunk's form (u, w, kg, qg, Aqk) in shared memory.
 // Book: chapter T, "Chapter 16: the family".
-// Checked by: tests/16_family/checks.c, through v2_tiles.cu.  Next: v2_form_pairs.cuh.
 #ifndef KCP_16_V2_FORM_STORAGE_CUH
 #define KCP_16_V2_FORM_STORAGE_CUH
 

@@ -1,6 +1,5 @@
 // v2_scan.cuh -- DPLR's scan and reverse scan: four computing and four storing warps.
 // Book: chapter T, "Chapter 16: the family".
-// Checked by: tests/16_family/checks.c, through v2_tiles.cu.  Next: v2_tiles.cu.
 #ifndef KCP_16_V2_SCAN_CUH
 #define KCP_16_V2_SCAN_CUH
 

@@ -1,6 +1,5 @@
 // v2_scan_step.cuh -- a step of DPLR's scan and reverse scan, with 32 tokens.
 // Book: chapter T, "Chapter 16: the family".
-// Checked by: tests/16_family/checks.c, through v2_tiles.cu.  Next: v2_scan.cuh.
 #ifndef KCP_16_V2_SCAN_STEP_CUH
 #define KCP_16_V2_SCAN_STEP_CUH
 

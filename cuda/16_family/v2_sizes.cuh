@@ -1,7 +1,5 @@
 // v2_sizes.cuh -- dispatch from a call's model, K and V to template arguments.
 // Book: chapter T, "Chapter 16: the family".
-// Checked by: tests/16_family/checks.c, through v2_tiles.cu.
-// Next: tiles_form.cu, tiles_back.cu, tiles_back_dplr.cu; they can compile in parallel.
 #ifndef KCP_16_V2_SIZES_CUH
 #define KCP_16_V2_SIZES_CUH
 

@@ -1,6 +1,5 @@
 // v2_tiles.cu -- the tensor-core variant for DPLR, GDN-2 and GLA.
-// Book: chapter T, "Chapter 16: the family".  Checked by: tests/16_family/checks.c.
-// Next: ../../book/16-family.md, the recipe.
+// Book: chapter T, "Chapter 16: the family".
 #include "program.cuh"
 #include "v2_back_storage.cuh"
 #include "v2_scan.cuh"

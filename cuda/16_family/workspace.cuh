@@ -1,6 +1,5 @@
 // workspace.cuh -- arrays of a DPLR, GDN-2 or GLA call, and its kernels' interface.
-// Book: chapter 16, "Code: kernels".  Checked by: tests/16_family/checks.c.
-// Next: program.cuh.
+// Book: chapter 16, "Code: kernels".
 #ifndef KCP_16_WORKSPACE_CUH
 #define KCP_16_WORKSPACE_CUH
 

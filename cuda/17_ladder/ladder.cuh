@@ -1,5 +1,5 @@
 // ladder.cuh -- shared by the rungs (the kernels v1 to v8): sizes, state, operand A.
-// Book: chapter 17.  Checked by: every rung.  Next: v1_thread.cu.
+// Book: chapter 17.
 #ifndef KCP_LADDER_CUH
 #define KCP_LADDER_CUH
 

@@ -1,6 +1,5 @@
 // v1_thread.cu -- rung 1: one thread per column of the state.
-// Book: chapter 17, "A thread".  Checked by: tests/17_ladder/checks.c.
-// Next: v2_shared.cu.
+// Book: chapter 17, "A thread".
 #include "cuda/tile/device.cuh"
 
 // Bound: latency. A thread executes 2 C K multiply-adds per chunk. Each multiply-add

@@ -1,6 +1,5 @@
 // v2_shared.cu -- rung 2: coalesced copies to shared memory, S in registers.
-// Book: chapter 17, "Shared memory".  Checked by: tests/17_ladder/checks.c.
-// Next: v3_mma.cu.
+// Book: chapter 17, "Shared memory".
 #include "ladder.cuh"
 
 // Bound: shared-memory loads. The 2 C K V multiply-adds of a chunk, 2.1 million, take

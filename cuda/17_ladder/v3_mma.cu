@@ -1,6 +1,5 @@
 // v3_mma.cu -- rung 3: the tensor core, with fragments loaded element by element.
-// Book: chapter 17, "The tensor core".  Checked by: tests/17_ladder/checks.c.
-// Next: v4_ldmatrix.cu.
+// Book: chapter 17, "The tensor core".
 #include "ladder.cuh"
 
 // Bound: shared memory. A chunk's 4 C K V flops take 1024 cycles of the tensor cores.

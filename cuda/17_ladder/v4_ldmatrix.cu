@@ -1,6 +1,5 @@
 // v4_ldmatrix.cu -- rung 4: ldmatrix and movmatrix load and transpose fragments.
-// Book: chapter 17, "ldmatrix".  Checked by: tests/17_ladder/checks.c.
-// Next: v5_async.cu.
+// Book: chapter 17, "ldmatrix".
 #include "ladder.cuh"
 #include "cuda/tile/decay.cuh"
 

@@ -1,6 +1,5 @@
 // v5_async.cu -- rung 5: three pipeline stages, two of them in flight.
-// Book: chapter 17, "Copies in the background".  Checked by: tests/17_ladder/checks.c.
-// Next: v6_swizzle.cu.
+// Book: chapter 17, "Copies in the background".
 #include "ladder.cuh"
 #include "cuda/tile/decay.cuh"
 

@@ -1,6 +1,5 @@
 // v6_swizzle.cu -- rung 6: permuting the 16-byte pieces of rows avoids bank conflicts.
-// Book: chapter 17, "Swizzle".  Checked by: tests/17_ladder/checks.c.
-// Next: v7_wgmma_sm90.cu.
+// Book: chapter 17, "Swizzle".
 #include "ladder.cuh"
 #include "cuda/tile/decay.cuh"
 

@@ -1,6 +1,5 @@
 // v7_wgmma_sm90.cu -- rung 7: wgmma reads operand B directly from shared memory.
-// Book: chapter 17, "A warpgroup".  Checked by: tests/17_ladder/checks.c.
-// Next: v8_tma_sm90.cu.
+// Book: chapter 17, "A warpgroup".
 #include "ladder.cuh"
 #include "cuda/tile/warpgroup_scan.cuh"
 

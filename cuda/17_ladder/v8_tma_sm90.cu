@@ -1,6 +1,5 @@
 // v8_tma_sm90.cu -- rung 8: one thread copies by TMA, two warpgroups compute.
-// Book: chapter 17, "Warps with roles".  Checked by: tests/17_ladder/checks.c.
-// Next: ../18_hopper/chunk_factors.cuh.
+// Book: chapter 17, "Warps with roles".
 #include "ladder.cuh"
 #include "cuda/tile/setmaxnreg.cuh"
 #include "cuda/tile/tma.cuh"

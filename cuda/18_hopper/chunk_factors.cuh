@@ -1,6 +1,5 @@
 // chunk_factors.cuh -- chunk factors, which chunk_prepare writes and the scan reads.
-// Book: chapter 18, "Code: kernels".  Checked by: tests/08_forward/mutants.c.
-// Next: chunk_prepare.cuh.
+// Book: chapter 18, "Code: kernels".
 #ifndef KCP_CHUNK_FACTORS_CUH
 #define KCP_CHUNK_FACTORS_CUH
 

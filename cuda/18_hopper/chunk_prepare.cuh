@@ -1,6 +1,5 @@
 // chunk_prepare.cuh -- the gate and a chunk's inverse, code shared by KDA and GDN.
-// Book: chapter 18, "Code: kernels".  Checked by: tests/08_forward/mutants.c.
-// Next: kda_prepare/rows.cuh.
+// Book: chapter 18, "Code: kernels".
 #ifndef KCP_CHUNK_PREPARE_CUH
 #define KCP_CHUNK_PREPARE_CUH
 

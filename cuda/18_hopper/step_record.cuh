@@ -1,6 +1,5 @@
 // step_record.cuh -- what the one-kernel forward saves per step for its backward.
-// Book: chapter 18, "Backward".  Checked by: tests/13_backward/checks.c.
-// Next: backward_one/storage.cuh.
+// Book: chapter 18, "Backward".
 #ifndef KCP_STEP_RECORD_CUH
 #define KCP_STEP_RECORD_CUH
 

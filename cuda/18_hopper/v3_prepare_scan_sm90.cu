@@ -1,6 +1,5 @@
 // v3_prepare_scan_sm90.cu -- the forward: chunk_prepare, maps, scan.
-// Book: chapter 18, "Code: kernels".  Checked by: tests/08_forward/mutants.c.
-// Next: v4_scans_finish_sm90.cu, which reads the saved block.
+// Book: chapter 18, "Code: kernels".
 #include "v3_prepare_scan_workspace.cuh"
 
 // Returns the row of the table of paths (ref/core/paths.def) that accepts this call, or

@@ -1,6 +1,5 @@
 // v3_prepare_scan_workspace.cuh -- workspace and index arrays of v3_prepare_scan.
-// Book: chapter 18, "Code: kernels".  Checked by: tests/08_forward/mutants.c.
-// Next: v3_prepare_scan_sm90.cu.
+// Book: chapter 18, "Code: kernels".
 #ifndef KCP_V3_PREPARE_SCAN_WORKSPACE_CUH
 #define KCP_V3_PREPARE_SCAN_WORKSPACE_CUH
 

@@ -1,6 +1,5 @@
 // v4_scans_finish_sm90.cu -- the backward from chunk factors: two scans, then finish.
-// Book: chapter 18, "Backward".  Checked by: tests/13_backward/checks.c.
-// Next: backward/states.cuh.
+// Book: chapter 18, "Backward".
 #include "v4_scans_finish_workspace.cuh"
 
 static const struct kcp_path *path_of(const struct kcp_backward *a)

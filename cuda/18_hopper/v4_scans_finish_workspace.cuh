@@ -1,6 +1,5 @@
 // v4_scans_finish_workspace.cuh -- the workspace and jobs of v4_scans_finish.
-// Book: chapter 18, "Backward".  Checked by: tests/13_backward/checks.c.
-// Next: v4_scans_finish_sm90.cu.
+// Book: chapter 18, "Backward".
 #ifndef KCP_V4_SCANS_FINISH_WORKSPACE_CUH
 #define KCP_V4_SCANS_FINISH_WORKSPACE_CUH
 

@@ -1,7 +1,6 @@
 /* blocks.c -- allocates and reuses memory of the calling thread's GPU.
  *
  * Book: CONTRIBUTING.md, "How the judge works".
- * Checked by: bench/check_gpus.py.  Next: memory.cu.
  *
  * cudaMalloc and cudaFree hold a lock that concurrent processes wait for. Therefore
  * this file reuses released blocks of memory, except large blocks. With kcp-check's

@@ -1,6 +1,5 @@
 // device.cu -- what cuda/ offers to ref/: properties of a GPU, operations on maps.
-// Book: chapter 08, "Paths".  Checked by: tests/08_forward/paths.c.
-// Next: ../../ref/core/paths.c.
+// Book: chapter 08, "Paths".
 #include "core/paths.h"
 #include "moves.h"
 #include "mapops.cuh"

@@ -1,5 +1,5 @@
 // halo.cuh -- finds the rows around a segment, in the shard or in the halo.
-// Book: chapter 14.  Checked by: tests/14_conv/checks.c.  Next: cuda/14_conv/v1_row.cu.
+// Book: chapter 14.
 #ifndef KCP_HALO_CUH
 #define KCP_HALO_CUH
 

@@ -1,7 +1,5 @@
 // mapops.cuh -- arithmetic of maps on the device: compose, apply, copy in fp32.
 // Book: chapter 07.
-// Checked by: tests/07_merge/checks.c and every device trial with an exchange.
-// Next: ../07_merge/mapops.cu.
 #ifndef KCP_MAPOPS_CUH
 #define KCP_MAPOPS_CUH
 

@@ -1,6 +1,5 @@
 // memory.cu -- arrays of a trial on a GPU, which R ranks in threads may share.
 // Book: CONTRIBUTING.md, "How the judge works".
-// Checked by: every trial of a device variant.  Next: blocks.c.
 //
 // NCCL needs one GPU per rank. Ranks that are threads can share a GPU, so a kernel for
 // context parallelism can be written and judged on one GPU. Except copy_soon, each copy

@@ -1,5 +1,5 @@
 // processors.cuh -- the number of SMs of the calling thread's GPU.
-// Book: chapter 08, "Paths".  Checked by: tests/08_forward/paths.c.  Next: device.cu.
+// Book: chapter 08, "Paths".
 #ifndef KCP_PROCESSORS_CUH
 #define KCP_PROCESSORS_CUH
 

@@ -1,6 +1,5 @@
 // profile_hooks.cuh -- a hook at the boundaries between a layer's parts, for timing.
-// Book: chapter 18.  Checked by: bench/bench/time.cu, which times each part.
-// Next: ../08_forward/program.cuh.
+// Book: chapter 18.
 //
 // A program may define kcp_part. The hook calls kcp_part with the stream at each
 // boundary, for example to record an event. The library does not define kcp_part, and

@@ -1,6 +1,5 @@
 // putter.cuh -- sends small integer arrays to the device, up to 256 numbers per launch.
-// Book: chapters 08 and 14.  Checked by: tests/08_forward/graph.c.
-// Next: workspace.cuh.
+// Book: chapters 08 and 14.
 //
 // The numbers are kernel arguments, so a CUDA graph can replay the launches.
 #ifndef KCP_PUTTER_CUH

@@ -1,6 +1,5 @@
 // refused.cuh -- sets all gradients except dh0 to NaN if `saved` does not fit the call.
-// Book: chapter 13, "Code: kernels".  Checked by: tests/13_backward/checks.c.
-// Next: ../13_backward/program.cuh.
+// Book: chapter 13, "Code: kernels".
 #ifndef KCP_REFUSED_CUH
 #define KCP_REFUSED_CUH
 

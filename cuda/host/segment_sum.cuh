@@ -1,6 +1,5 @@
 // segment_sum.cuh -- sums gradients of parameters over all ranks, segment by segment.
 // Book: chapters 13 and 14.
-// Checked by: tests/13_backward/checks.c, tests/14_conv/checks.c.  Next: workspace.cuh.
 #ifndef KCP_SEGMENT_SUM_CUH
 #define KCP_SEGMENT_SUM_CUH
 

@@ -1,7 +1,5 @@
 // split_sequence.cuh -- cuts segments into strips if (segment, head) pairs are few.
 // Book: chapter 18, "Fill the processors".
-// Checked by: tests/08_forward/mutants.c, tests/13_backward/checks.c.
-// Next: ../08_forward/program.cuh.
 #ifndef KCP_SPLIT_SEQUENCE_CUH
 #define KCP_SPLIT_SEQUENCE_CUH
 

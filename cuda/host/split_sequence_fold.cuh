@@ -1,7 +1,5 @@
 // split_sequence_fold.cuh -- one kernel computes the state at the start of every strip.
 // Book: chapter 18, "Fill the processors".
-// Checked by: tests/08_forward/mutants.c, tests/13_backward/checks.c.
-// Next: split_sequence.cuh.
 #ifndef KCP_SPLIT_SEQUENCE_FOLD_CUH
 #define KCP_SPLIT_SEQUENCE_FOLD_CUH
 

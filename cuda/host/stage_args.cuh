@@ -1,7 +1,5 @@
 // stage_args.cuh -- arrays of a whole pass by field name, and arguments of its stages.
 // Book: chapters 08 and 13, "Code: kernels".
-// Checked by: tests/08_forward/mutants.c, tests/13_backward/checks.c.
-// Next: ../08_forward/program.cuh.
 #ifndef KCP_STAGE_ARGS_CUH
 #define KCP_STAGE_ARGS_CUH
 

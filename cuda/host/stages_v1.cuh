@@ -1,7 +1,5 @@
 // stages_v1.cuh -- the kernels from which stages 08, 13 and 16 compose whole passes.
 // Book: chapter 08, "Code: kernels".
-// Checked by: tests/08_forward/mutants.c, tests/13_backward/checks.c.
-// Next: stages_v2.cuh.
 #ifndef KCP_STAGES_V1_CUH
 #define KCP_STAGES_V1_CUH
 

@@ -1,7 +1,5 @@
 // stages_v2.cuh -- the tensor-core kernels of the stages, by name.
 // Book: chapters 08 and 13, "Code: kernels".
-// Checked by: tests/08_forward/mutants.c, tests/13_backward/checks.c.
-// Next: ../08_forward/v2_stages.cu.
 #ifndef KCP_STAGES_V2_CUH
 #define KCP_STAGES_V2_CUH
 

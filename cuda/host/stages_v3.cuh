@@ -1,7 +1,5 @@
 // stages_v3.cuh -- the warpgroup kernels of the stages (sm_90a).
 // Book: chapter 08, "Code: kernels".
-// Checked by: tests/08_forward/mutants.c, tests/13_backward/checks.c.
-// Next: ../08_forward/v2_stages.cu.
 #ifndef KCP_STAGES_V3_CUH
 #define KCP_STAGES_V3_CUH
 

@@ -1,7 +1,5 @@
 // workspace.cuh -- workspace, small arrays, states and saved block of whole passes.
 // Book: chapters 08, 12 and 13.
-// Checked by: tests/08_forward/mutants.c, tests/13_backward/checks.c.
-// Next: ../08_forward/v1_stages.cu.
 #ifndef KCP_LAYER_CUH
 #define KCP_LAYER_CUH
 

@@ -1,5 +1,5 @@
 // cluster.cuh -- thread-block clusters: block rank, synchronization, remote arrivals.
-// Book: chapter 18.  Checked by: every variant that includes it.  Next: launch.cuh.
+// Book: chapter 18.
 #ifndef KCP_TILE_CLUSTER_CUH
 #define KCP_TILE_CLUSTER_CUH
 

@@ -1,6 +1,5 @@
 // cp_async.cuh -- sm_80: asynchronous copies of 16 bytes from global to shared memory.
 // Book: chapter 17, "Copies in the background".
-// Checked by: every variant that includes it.  Next: mbarrier.cuh.
 #ifndef KCP_TILE_CP_ASYNC_CUH
 #define KCP_TILE_CP_ASYNC_CUH
 

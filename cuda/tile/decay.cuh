@@ -1,6 +1,5 @@
 // decay.cuh -- decay factors from the gate: per row, per column and per chunk.
-// Book: chapter T, "Chapter 04: the scan".  Checked by: every variant that includes it.
-// Next: warp_scan.cuh.
+// Book: chapter T, "Chapter 04: the scan".
 #ifndef KCP_TILE_DECAY_CUH
 #define KCP_TILE_DECAY_CUH
 

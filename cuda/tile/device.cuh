@@ -1,6 +1,5 @@
 // device.cuh -- definitions shared by all kernels: tensor rows, chunks, the gate.
-// Book: chapter 04, "Code: kernels".  Checked by: every variant that includes it.
-// Next: ../01_step/v1_column.cu.
+// Book: chapter 04, "Code: kernels".
 #ifndef KCP_TILE_DEVICE_CUH
 #define KCP_TILE_DEVICE_CUH
 

@@ -1,6 +1,5 @@
 // fragment.cuh -- mma fragments: loads from shared memory, stores, transposition.
 // Book: chapter 17, "ldmatrix"; chapter T, "Chapter 04: the scan".
-// Checked by: every variant that includes it.  Next: mma.cuh.
 //
 // Each function of this file is called by a whole warp (.sync.aligned). A barrier must
 // separate a load from other threads' writes to the same addresses, and a store from

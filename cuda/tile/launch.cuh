@@ -1,6 +1,5 @@
 // launch.cuh -- device check and programmatic dependent launch.
-// Book: chapter 18.  Checked by: every variant that includes it.
-// Next: ../18_hopper/chunk_factors.cuh.
+// Book: chapter 18.
 #ifndef KCP_TILE_LAUNCH_CUH
 #define KCP_TILE_LAUNCH_CUH
 

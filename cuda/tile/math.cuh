@@ -1,5 +1,5 @@
 // math.cuh -- approximate functions of the special function unit, and a maximum.
-// Book: chapter 18.  Checked by: every variant that includes it.  Next: pack.cuh.
+// Book: chapter 18.
 #ifndef KCP_TILE_MATH_CUH
 #define KCP_TILE_MATH_CUH
 

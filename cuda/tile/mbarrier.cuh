@@ -1,6 +1,5 @@
 // mbarrier.cuh -- mbarriers: barriers in shared memory that count arrivals and bytes.
-// Book: chapter 17, "Warps with roles".  Checked by: every variant that includes it.
-// Next: tma.cuh.
+// Book: chapter 17, "Warps with roles".
 //
 // A barrier counts phases 0, 1, ... A phase completes, and the next phase starts, when
 // no arrivals and no announced bytes are pending. A wait compares only the parity of

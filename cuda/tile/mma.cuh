@@ -1,6 +1,5 @@
 // mma.cuh -- warp-level tensor-core products, sm_80 and later.
-// Book: chapter 17, "The tensor core".  Checked by: every variant that includes it.
-// Next: ../04_chunk/v2_warp.cu.
+// Book: chapter 17, "The tensor core".
 //
 // A fragment is the part of a small matrix that a lane holds in registers. With g =
 // lane / 4 and e = 2 (lane % 4), a lane holds the pair [g][e], [g][e+1] of an 8 x 8

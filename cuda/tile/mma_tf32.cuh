@@ -1,6 +1,5 @@
 // mma_tf32.cuh -- fp32 products on the tensor core: each fp32 is split into two tf32.
 // Book: chapter 15, "Code: kernels"; chapter 19.
-// Checked by: every variant that includes it.  Next: ../15_scan/v2_mma.cu.
 //
 // Fragments, with g = lane / 4 and e = lane % 4: A 16 x 8 has a[0] = [g][e], a[1] =
 // [g+8][e], a[2] = [g][e+4], a[3] = [g+8][e+4]; B 8 x 8 has b[0] = [e][g], b[1] =

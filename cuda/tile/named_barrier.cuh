@@ -1,6 +1,5 @@
 // named_barrier.cuh -- named barriers: synchronize some warps of a block.
 // Book: chapter 17, "Warps with roles"; chapter 18.
-// Checked by: every variant that includes it.  Next: setmaxnreg.cuh.
 #ifndef KCP_TILE_NAMED_BARRIER_CUH
 #define KCP_TILE_NAMED_BARRIER_CUH
 

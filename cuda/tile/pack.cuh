@@ -1,6 +1,5 @@
 // pack.cuh -- pairs of bf16 in one 32-bit register.
-// Book: chapter 17, "The tensor core".  Checked by: every variant that includes it.
-// Next: mma.cuh.
+// Book: chapter 17, "The tensor core".
 #ifndef KCP_TILE_PACK_CUH
 #define KCP_TILE_PACK_CUH
 

@@ -1,7 +1,5 @@
 // peer_flag.cuh -- a counter in memory that another GPU sets after writing data.
 // Book: chapter 20, "Code: kernels".
-// Checked by: bench/check_gpus.py, which runs the algorithm `chain` over NCCL.
-// Next: ../07_merge/hop.cuh.
 #ifndef KCP_TILE_PEER_FLAG_CUH
 #define KCP_TILE_PEER_FLAG_CUH
 

@@ -1,6 +1,5 @@
 // pipeline.cuh -- a ring of chunks in shared memory for the warpgroup scans.
 // Book: chapter 17, "Warps with roles"; chapter T, "Chapter 05: the map".
-// Checked by: every variant that includes it.  Next: warpgroup_scan.cuh.
 #ifndef KCP_TILE_PIPELINE_CUH
 #define KCP_TILE_PIPELINE_CUH
 

@@ -1,6 +1,5 @@
 // proxy.cuh -- the fence between threads and the asynchronous proxy (wgmma, TMA).
-// Book: chapter 17, "A warpgroup".  Checked by: every variant that includes it.
-// Next: tma.cuh.
+// Book: chapter 17, "A warpgroup".
 #ifndef KCP_TILE_PROXY_CUH
 #define KCP_TILE_PROXY_CUH
 

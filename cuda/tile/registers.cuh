@@ -1,6 +1,5 @@
 // registers.cuh -- functions that save registers or instructions, and a compiler fence.
 // Book: chapter T, "Two kernels"; chapter 18.
-// Checked by: every variant that includes it.  Next: warp.cuh.
 //
 // Each function of this file costs at most one instruction. With `opaque`, the compiler
 // recomputes a value instead of keeping it in a register across a loop.

@@ -1,6 +1,5 @@
 // setmaxnreg.cuh -- register reallocation between warpgroups.
 // Book: chapter 17, "Warps with roles"; chapter 18.
-// Checked by: every variant that includes it.  Next: launch.cuh.
 #ifndef KCP_TILE_SETMAXNREG_CUH
 #define KCP_TILE_SETMAXNREG_CUH
 

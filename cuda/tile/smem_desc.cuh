@@ -1,6 +1,5 @@
 // smem_desc.cuh -- matrix descriptors of wgmma operands in shared memory.
-// Book: chapter 17, "A warpgroup".  Checked by: every variant that includes it.
-// Next: wgmma.cuh.
+// Book: chapter 17, "A warpgroup".
 #ifndef KCP_TILE_SMEM_DESC_CUH
 #define KCP_TILE_SMEM_DESC_CUH
 

@@ -1,6 +1,5 @@
 // state_io.cuh -- rows and states between global memory, shared memory and registers.
 // Book: chapter 17, "The tensor core" and "ldmatrix".
-// Checked by: every variant that includes it.  Next: decay.cuh.
 #ifndef KCP_TILE_STATE_IO_CUH
 #define KCP_TILE_STATE_IO_CUH
 

@@ -1,6 +1,5 @@
 // step_products.cuh -- wgmma for steps of 32 tokens, loads from 32-bit addresses.
-// Book: chapter 18, "Code: kernels".  Checked by: every variant that includes it.
-// Next: ../18_hopper/backward_one/storage.cuh.
+// Book: chapter 18, "Code: kernels".
 #ifndef KCP_TILE_STEP_PRODUCTS_CUH
 #define KCP_TILE_STEP_PRODUCTS_CUH
 

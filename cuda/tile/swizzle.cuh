@@ -1,6 +1,5 @@
 // swizzle.cuh -- the order of 16-byte pieces in a tile with rows of 128 bytes.
-// Book: chapter 17, "Swizzle".  Checked by: every variant that includes it.
-// Next: smem_desc.cuh.
+// Book: chapter 17, "Swizzle".
 //
 // A swizzle128 tile is [64][64] bf16. Row r starts at byte 128 r. Piece p of the row's
 // eight 16-byte pieces is stored at position p ^ (r % 8), so that piece p of eight rows

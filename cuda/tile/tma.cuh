@@ -1,6 +1,5 @@
 // tma.cuh -- TMA, the copy engine of Hopper: contiguous bytes and boxes of a tensor.
 // Book: chapter 17, "Warps with roles"; chapter 18.
-// Checked by: every variant that includes it.  Next: ../18_hopper/chunk_factors.cuh.
 #ifndef KCP_TILE_TMA_CUH
 #define KCP_TILE_TMA_CUH
 

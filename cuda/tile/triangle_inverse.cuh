@@ -1,7 +1,5 @@
 // triangle_inverse.cuh -- computes (I + L)^-1 of a chunk from inverses of its blocks.
 // Book: chapter T, "Chapter 03: scores and the inverse".
-// Checked by: every variant that includes it.
-// Next: ../03_wy/v2_halves_pairs.cuh.
 #ifndef KCP_TILE_TRIANGLE_INVERSE_CUH
 #define KCP_TILE_TRIANGLE_INVERSE_CUH
 

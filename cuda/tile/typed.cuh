@@ -1,6 +1,5 @@
 // typed.cuh -- loads of numbers whose type is known only at run time.
-// Book: chapter 18, "Code: kernels".  Checked by: every variant that includes it.
-// Next: ../18_hopper/chunk_prepare.cuh.
+// Book: chapter 18, "Code: kernels".
 #ifndef KCP_TILE_TYPED_CUH
 #define KCP_TILE_TYPED_CUH
 

@@ -1,6 +1,5 @@
 // warp.cuh -- shuffles in program order, and 8-byte loads from shared memory.
 // Book: chapter 15, "Code: kernels"; chapter 18.
-// Checked by: every variant that includes it.  Next: fragment.cuh.
 #ifndef KCP_TILE_WARP_CUH
 #define KCP_TILE_WARP_CUH
 

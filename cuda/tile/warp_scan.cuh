@@ -1,6 +1,5 @@
 // warp_scan.cuh -- a state in the registers of a warp, for stages 04, 05, 09 and 11.
-// Book: chapter T, "Chapter 04: the scan".  Checked by: every variant that includes it.
-// Next: ../04_chunk/v2_warp.cu.
+// Book: chapter T, "Chapter 04: the scan".
 //
 // A warp holds 16 columns of a state S [K,V] as D tiles of S^T (rows v, columns i). In
 // S^T X^T, where X has the rows of a chunk, S^T is operand A. The packed result is

@@ -1,6 +1,5 @@
 // warpgroup_scan.cuh -- copies and products for scans by a warpgroup.
-// Book: chapter T, "Chapter 05: the map".  Checked by: every variant that includes it.
-// Next: ../05_affine/v3_group_sm90.cu.
+// Book: chapter T, "Chapter 05: the map".
 #ifndef KCP_TILE_WARPGROUP_SCAN_CUH
 #define KCP_TILE_WARPGROUP_SCAN_CUH
 

@@ -1,6 +1,5 @@
 // warpgroup_store.cuh -- stores results of a warpgroup to global memory by whole rows.
-// Book: chapter T, "Whole rows".  Checked by: every variant that includes it.
-// Next: ../09_chunk_backward/v3_rows_sm90.cu.
+// Book: chapter T, "Whole rows".
 //
 // Registers hold S^T, so direct stores would write only 32 bytes per row, and the
 // load-store unit processes one row at a time. Therefore four warps transpose their 64

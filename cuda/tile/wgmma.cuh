@@ -1,6 +1,5 @@
 // wgmma.cuh -- warpgroup-level tensor-core products, sm_90a.
 // Book: chapter 17, "A warpgroup"; chapter 18.
-// Checked by: every variant that includes it.  Next: ../05_affine/v3_group_sm90.cu.
 //
 // A warpgroup is four warps. Operand A is 64 x 16 and D is 64 x N. Warp i holds rows 16
 // i to 16 i + 15 of A and D, as fragments (mma.cuh). Operand B is in shared memory

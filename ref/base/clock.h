@@ -1,7 +1,6 @@
 /* clock.h -- the clock of programs, the judge and communicators' time limits.
  *
- * Book: none.  Checked by: tests/cli/mpi.sh, whose lost ranks end by time limits.
- * Next: comm/options.c. */
+ * Book: none. */
 #ifndef KCP_BASE_CLOCK_H
 #define KCP_BASE_CLOCK_H
 

@@ -1,7 +1,6 @@
 /* npy.h -- reads and writes .npy files, NumPy's format for arrays.
  *
  * Book: chapter 00 (the arrays of kcp-run and of kcp-check --emit).
- * Checked by: tests/fuzz/npy.c and tests/cli/run_cli.sh.  Next: npy_head.c.
  *
  * npy_read accepts format versions 1.0 to 3.0, and little-endian f8, f4, f2, i8, i4 and
  * u2. It reads a u2 as the bits of a bfloat16, and transposes Fortran order to C order.

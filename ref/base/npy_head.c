@@ -1,7 +1,6 @@
 /* npy_head.c -- parses the header of a .npy file, which is untrusted input.
  *
- * Book: chapter 00.  Checked by: tests/fuzz/npy.c, tests/cli/run_cli.sh.
- * Next: npy_read.c.
+ * Book: chapter 00.
  *
  *     "\x93NUMPY" major minor length  {'descr': '<f8', 'fortran_order': False,
  *                                      'shape': (3, 4), }  spaces, newline

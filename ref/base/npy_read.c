@@ -1,7 +1,6 @@
 /* npy_read.c -- reads the data of .npy files into double and int64_t.
  *
- * Book: chapter 00.  Checked by: tests/fuzz/npy.c, tests/cli/run_cli.sh.
- * Next: npy_write.c. */
+ * Book: chapter 00. */
 #include "npy.h"
 #include "bf16.h"
 

@@ -1,7 +1,6 @@
 /* npy_write.c -- writes .npy files from double and int64_t.
  *
- * Book: chapter 00.  Checked by: tests/fuzz/npy.c, tests/cli/run_cli.sh.
- * Next: bench/run/write.c, which writes several files at once. */
+ * Book: chapter 00. */
 #include "npy.h"
 
 #include <errno.h>

@@ -1,7 +1,6 @@
 /* options.c -- parses the command line, and starts and ends programs.
  *
- * Book: CONTRIBUTING.md.  Checked by: tests/cli/cases.tsv.
- * Next: npy.h. */
+ * Book: CONTRIBUTING.md. */
 #include "options.h"
 #include "kcp.h"
 

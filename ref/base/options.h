@@ -1,7 +1,6 @@
 /* options.h -- parses the command line, and starts and ends programs.
  *
- * Book: CONTRIBUTING.md.  Checked by: tests/cli/cases.tsv.
- * Next: options.c.
+ * Book: CONTRIBUTING.md.
  *
  * Options are "--name value" or "--name=value". Names cannot be abbreviated. Every
  * program also accepts --help (-h) and --version. If --help or --version is given,

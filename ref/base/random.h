@@ -1,8 +1,6 @@
 /* random.h -- random numbers for tests, kcp-text and the book's programs.
  *
  * Book: field notes "Inputs are part of the proof".
- * Checked by: tests/judge/self_cases.c.
- * Next: tests/judge/inputs.c, which draws the inputs of cases.
  *
  * The generator is splitmix64, which hashes a counter. A seed gives the same numbers on
  * every machine, except for the last bits of log and cos. */

@@ -1,7 +1,6 @@
 /* tensor_set.c -- allocates and converts the tensors of references.
  *
- * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_trials.c.
- * Next: tests/judge/inputs.c, which makes a case's inputs. */
+ * Book: CONTRIBUTING.md, "How the judge works". */
 #include "tensor_set.h"
 #include "bf16.h"
 #include <stdio.h>

@@ -1,7 +1,6 @@
 /* tensor_set.h -- sets of named tensors, for the judge and kcp-run.
  *
- * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_trials.c.
- * Next: tensor_set.c. */
+ * Book: CONTRIBUTING.md, "How the judge works". */
 #ifndef KCP_TENSOR_SET_H
 #define KCP_TENSOR_SET_H
 

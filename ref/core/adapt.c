@@ -1,7 +1,6 @@
 /* adapt.c -- sizes of the call that runs for a call whose sizes no fast kernel takes.
  *
- * Book: chapter 18.  Checked by: tests/08_forward/paths.c and such cases of 08 and 13.
- * Next: ../../cuda/18_hopper/adapted/v6_adapted.cu, which copies the arrays.
+ * Book: chapter 18.
  *
  * Columns of a state do not depend on one another, so a value head of V = 128 m columns
  * is m value heads of 128 columns with the same q, k, gate and beta. Channels of q, k

@@ -1,7 +1,6 @@
 /* agree.c -- compares the calls of all ranks before the first exchange.
  *
  * Book: chapter 20.
- * Checked by: tests/08_forward/agree.c, tests/cli/mpi.sh.  Next: layer.c.
  *
  * Each rank sends one row of numbers: its sizes and options, and a digest of its plan.
  * All ranks compare all rows and return the same status, so the communicator stays

@@ -1,7 +1,6 @@
 /* checked.c -- checks the arguments of a call before a stage uses them.
  *
  * Book: chapter 20.
- * Checked by: tests/20_clusters/calls.c, tests/fuzz/calls.c.  Next: agree.c.
  *
  * A stage's table of fields (stages/NN.def) lists the arrays with shapes, passes and
  * models, so one function checks the calls of all stages. Rules that a table cannot

@@ -1,8 +1,7 @@
 /* fields.c -- ranges of sizes and options, sizes of a stage's arrays, and the arrays
  * that a call uses.
  *
- * Book: chapter 00.  Checked by: tests/20_clusters/calls.c, tests/08_forward/agree.c.
- * Next: checked.c. */
+ * Book: chapter 00. */
 #include "checked.h"
 
 #include <limits.h>

@@ -1,8 +1,6 @@
 /* launch.c -- computes how the kernels of chapter 18 are launched for a call.
  *
- * Book: chapter 18, "Fill the processors".
- * Checked by: tests/08_forward/split_sequence.c, tests/08_forward/paths.c.
- * Next: split.h, which has the rules and costs; paths.def, the branches. */
+ * Book: chapter 18, "Fill the processors". */
 #include "paths.h"
 #include "split.h"
 

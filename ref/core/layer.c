@@ -1,8 +1,7 @@
 /* layer.c -- runs a layer from an application: chooses kernels, sizes buffers, checks
  * calls.
  *
- * Book: chapter 08.  Checked by: tests/08_forward/layer.c, tests/08_forward/graph.c.
- * Next: book/examples/kda.c.
+ * Book: chapter 08.
  *
  * For each stage, a layer names a kernel of the table of paths. A call searches the
  * table, starting at the first row of the named kernel, for a row that supports the

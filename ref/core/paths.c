@@ -1,6 +1,6 @@
 /* paths.c -- finds the first row of paths.def that supports a call.
  *
- * Book: chapter 08, "Paths".  Checked by: tests/08_forward/paths.c.  Next: layer.c.
+ * Book: chapter 08, "Paths".
  *
  * A row's condition is C code, which function `holds` evaluates and kcp-check --paths
  * prints. */

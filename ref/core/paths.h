@@ -1,7 +1,6 @@
 /* paths.h -- selects the kernel of a call by a query of the rows of paths.def.
  *
- * Book: chapter 08, "Paths".  Checked by: tests/08_forward/paths.c, kcp-check --paths.
- * Next: paths.def, the table.
+ * Book: chapter 08, "Paths".
  *
  * A row has a kernel's name instead of a pointer to the kernel, so that ref/ does not
  * depend on other folders. Layers, the judge and the kernels query the same rows, so

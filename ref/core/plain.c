@@ -1,7 +1,6 @@
 /* plain.c -- returns whether calls with given options run a plain path, and why.
  *
- * Book: chapter 08, "Paths".  Checked by: tests/08_forward/plain.c.
- * Next: ../layer.h, kcp_layer_plain.
+ * Book: chapter 08, "Paths".
  *
  * A plain path is a program of stages, which takes many times as long as a kernel of
  * chapter 18. This file reads only values that all ranks have in common (types, sizes

@@ -1,8 +1,6 @@
 /* records.h -- the records of the saved block of format "steps".
  *
- * Book: chapter 18, "Backward".  Checked by: tests/13_backward/checks.c.
- * Next: saved.def, which takes the size of a record from here;
- * ../../cuda/18_hopper/step_record.cuh, the positions in a record. */
+ * Book: chapter 18, "Backward". */
 #ifndef KCP_RECORDS_H
 #define KCP_RECORDS_H
 

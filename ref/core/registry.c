@@ -1,6 +1,6 @@
 /* registry.c -- the tables of stages and of models, and the names of exchange forms.
  *
- * Book: chapter 00.  Checked by: tests/judge/self_cases.c.  Next: ref/01_step.c. */
+ * Book: chapter 00. */
 #include "moves.h"
 #include "ref.h"
 

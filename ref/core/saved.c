@@ -1,6 +1,6 @@
 /* saved.c -- the block that forward saves for backward: a header, then tensors.
  *
- * Book: chapter 12.  Checked by: tests/12_h0/checks.c.  Next: ../13_backward.c.
+ * Book: chapter 12.
  *
  * saved.def lists the tensors of each format. A reader checks the format in the block's
  * header, but not which kernel wrote the block. */

@@ -2,7 +2,6 @@
  * GPU.
  *
  * Book: chapter 18, "Fill the processors".
- * Checked by: tests/08_forward/split_sequence.c.  Next: paths.def, its conditions.
  *
  * A strip is a part of a segment. A chunk has C tokens. One rule computes the length of
  * strips for programs with one kernel per stage, another rule for the fused forward,

@@ -1,7 +1,6 @@
 /* structs.c -- tables of the public structs' memory layouts, for other languages.
  *
- * Book: none.  Checked by: tests/cli/torch.sh.
- * Next: ../../book/examples/torch/kcp_torch/library.py, which reads these tables.
+ * Book: none.
  *
  * A binding that reads these tables needs no copy of the headers, so the binding cannot
  * become outdated. The compiler rejects a misspelt name, because the macros below use

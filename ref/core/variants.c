@@ -1,7 +1,6 @@
 /* variants.c -- lists the variants of this program, which the linker collects.
  *
- * Book: CONTRIBUTING.md, "Adding".  Checked by: tests/judge/self_cases.c.
- * Next: layer.c, which selects kernels.
+ * Book: CONTRIBUTING.md, "Adding".
  *
  * kcp_variants returns copies of the records. A copy's run() first checks the call
  * (checked.c). The symbols at the linker section's start and end are hidden, so that

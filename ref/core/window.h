@@ -1,7 +1,6 @@
 /* window.h -- the layout of a window, which is GPU memory that other ranks write.
  *
- * Book: chapter 20, "Code: kernels".  Checked by: the chain over NCCL, bit for bit.
- * Next: ../../cuda/07_merge/hop.cuh, which reads and writes windows.
+ * Book: chapter 20, "Code: kernels".
  *
  * In the window of rank r, every other rank o fills separate pieces b (parts of a
  * state). Per o and b, rank o writes the first two counts and rank r the last two:

@@ -1,7 +1,7 @@
 /* checks.c -- compares the recurrence with dense matrix products, and gradients with
  * complex-step derivatives.
  *
- * Book: chapter 01.  Checked by: itself, it can fail.  Next: ref/02_gate.c.
+ * Book: chapter 01.
  * The derivative Im(loss(x + i eps)) / eps needs no subtraction, so it has full
  * precision at eps = 1e-30. loss_of computes S_t = A_t S_{t-1} + B_t with a dense
  * matrix A_t, so equal results prove that ref_step computes this recurrence. */

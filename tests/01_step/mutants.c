@@ -1,7 +1,6 @@
 /* mutants.c -- computes the recurrence with one deliberate error per flag.
  *
- * Book: chapter 01, appendix A.  Checked by: the judge, which must reject each mutant
- * and pass the twin.  Next: tests/02_gate/mutants.c.
+ * Book: chapter 01, appendix A.
  * The code is a copy of the reference, because mutants must not call it. For brevity,
  * the backward pass stores the state of every token.
  */

@@ -1,7 +1,6 @@
 /* mutants.c -- computes norm, gate and beta with one deliberate error per flag.
  *
- * Book: chapter 02, appendix A.  Checked by: the judge, which must reject each mutant
- * and pass the twin.  Next: tests/03_wy/mutants.c.
+ * Book: chapter 02, appendix A.
  * The code is a copy of the reference, because mutants must not call it.
  */
 #include "kcp.h"

@@ -1,7 +1,6 @@
 /* checks.c -- checks that a chunk's WY form is the product of the tokens' affine maps.
  *
- * Book: chapter 03.  Checked by: itself, it can fail.  Next: ref/04_chunk.c.
- */
+ * Book: chapter 03. */
 #include "batch.h"
 
 /* Returns the relative difference between a chunk's [kg^T u | Lambda - kg^T w] and the

@@ -1,7 +1,6 @@
 /* mutants.c -- computes the WY form with one deliberate error per flag.
  *
- * Book: chapter 03, appendix A.  Checked by: the judge, which must reject each mutant
- * and pass the twin.  Next: tests/04_chunk/mutants.c.
+ * Book: chapter 03, appendix A.
  * The code is a copy of the reference, because mutants must not call it.
  */
 #include "kcp.h"

@@ -1,7 +1,6 @@
 /* checks.c -- compares the outputs and states of the chunked form with the recurrence.
  *
- * Book: chapter 04.  Checked by: itself, it can fail.  Next: ref/05_affine.c.
- */
+ * Book: chapter 04. */
 #include "tests/03_wy/batch.h"
 
 static const char *const names[][2] = { { "o", "o" }, { "h_out", "ht" } };

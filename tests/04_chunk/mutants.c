@@ -1,7 +1,6 @@
 /* mutants.c -- computes states and outputs with one deliberate error per flag.
  *
- * Book: chapter 04, appendix A.  Checked by: the judge, which must reject each mutant
- * and pass the twin.  Next: tests/05_affine/mutants.c.
+ * Book: chapter 04, appendix A.
  * The code is a copy of the reference, because mutants must not call it.
  */
 #include "kcp.h"

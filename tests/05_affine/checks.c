@@ -1,7 +1,6 @@
 /* checks.c -- checks the affine map S -> M S + h_ext of a stretch (a run of tokens).
  *
- * Book: chapter 05.  Checked by: itself, it can fail.  Next: ref/06_plan.c.
- */
+ * Book: chapter 05. */
 #include "tests/03_wy/batch.h"
 
 static int segment_maps(struct kcp_report *rep, struct batch *x, const char *what)

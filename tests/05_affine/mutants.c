@@ -1,7 +1,6 @@
 /* mutants.c -- computes a segment's affine map with one deliberate error per flag.
  *
- * Book: chapter 05, appendix A.  Checked by: the judge, which must reject each mutant
- * and pass the twin.  Next: tests/07_merge/mutants.c.
+ * Book: chapter 05, appendix A.
  * Unlike the reference, the code computes M as a product of the chunks' K x K
  * matrices. */
 #include "kcp.h"

@@ -1,6 +1,6 @@
 /* checks.c -- checks the plans of all small batches with all cuts and owners.
  *
- * Book: chapter 06.  Checked by: tests/06_plan/wrong.c.  Next: tests/06_plan/wrong.c.
+ * Book: chapter 06.
  * The oracle, find_tokens, finds each token's rank and whether it begins a segment. */
 #include "plan_case.h"
 

@@ -1,6 +1,6 @@
 /* plan_case.h -- defines the cases of the brute-force check of plans.
  *
- * Book: chapter 06.  Checked by: tests/06_plan/wrong.c.  Next: ref/06_plan.c. */
+ * Book: chapter 06. */
 #ifndef KCP_TEST_PLAN_H
 #define KCP_TEST_PLAN_H
 

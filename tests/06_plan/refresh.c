@@ -1,8 +1,6 @@
 /* refresh.c -- checks that kcp_plan_refresh accepts only a plan with the old sizes.
  *
- * Book: chapter 06, "The next batch".  Checked by: itself, it can fail.
- * Next: tests/06_plan/wrong.c.
- */
+ * Book: chapter 06, "The next batch". */
 #include "plan_case.h"
 #include "tests/made_call.h"
 

@@ -1,6 +1,6 @@
 /* wrong.c -- checks that invalid arguments and wrong plans are rejected.
  *
- * Book: chapter 06.  Checked by: the twin, which must pass.  Next: ref/07_merge.c.
+ * Book: chapter 06.
  * Each wrong plan has one change, which a bug in kcp_plan_make might cause. */
 #include "plan_case.h"
 

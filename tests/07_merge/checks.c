@@ -1,7 +1,6 @@
 /* checks.c -- checks every exchange algorithm (form): its states must be exact.
  *
- * Book: chapter 07.  Checked by: itself, against a fold over all segments in order.
- * Next: tests/07_merge/wrong.c.
+ * Book: chapter 07.
  *
  * Maps have small integers as entries, so that all sums are exact and results can be
  * compared bit for bit. Entries that the exchange must not read are NaN. */

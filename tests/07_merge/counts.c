@@ -1,6 +1,6 @@
 /* counts.c -- counts the matrix products and sent bytes of the all-gather exchange.
  *
- * Book: chapter 07.  Checked by: itself.  Next: ref/08_forward.c.
+ * Book: chapter 07.
  * Ranks are threads, so each thread-local counter belongs to one rank. */
 #include "folded.h"
 

@@ -1,7 +1,6 @@
 /* exchange.c -- runs random exchanges of all algorithms on threads, processes or GPUs.
  *
- * Book: chapter 07.  Checked by: tests/cli/mpi.sh, bench/check_gpus.py.
- * Next: ref/07_merge.c, the fold that is tested.
+ * Book: chapter 07.
  *
  * Maps contain small integers, so that sums are exact in fp32 and double on every
  * backend. Tests that kill a rank also run these exchanges. */

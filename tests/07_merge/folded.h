@@ -1,6 +1,6 @@
 /* folded.h -- draws a plan's maps, computes the expected states and runs the exchange.
  *
- * Book: chapter 07.  Checked by: tests/07_merge/wrong.c.  Next: ref/07_merge.c. */
+ * Book: chapter 07. */
 #ifndef KCP_TEST_MERGE_H
 #define KCP_TEST_MERGE_H
 

@@ -1,7 +1,6 @@
 /* hops.c -- checks the kernel that applies a map and writes the state to the next rank.
  *
- * Book: chapter 20, "Code: kernels".  Checked by: itself, it can fail.
- * Next: tests/08_forward/graph.c.
+ * Book: chapter 20, "Code: kernels".
  *
  * Two streams of one GPU act as two ranks. Shapes are so small that the blocks of both
  * ranks' kernels are resident concurrently. All numbers are small integers. */

@@ -1,7 +1,6 @@
 /* mutants.c -- merges maps into a state with one deliberate error per flag.
  *
- * Book: chapter 07.  Checked by: the judge, which must reject each mutant
- * and pass the twin.  Next: tests/08_forward/mutants.c.
+ * Book: chapter 07.
  * The code is a copy of the reference, because mutants must not call it.
  */
 #include "kcp.h"

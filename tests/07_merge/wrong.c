@@ -1,6 +1,6 @@
 /* wrong.c -- checks that errors name the failing rank and that wrong results are found.
  *
- * Book: chapter 07.  Checked by: the twin, which must pass.  Next: ref/08_forward.c. */
+ * Book: chapter 07. */
 #include "folded.h"
 #include "comm/options.h"
 #include "base/clock.h"

@@ -1,8 +1,6 @@
 /* cut.c -- computes a rank's map and applies other ranks' maps, with deliberate errors.
  *
- * Book: chapter 08.  Checked by: the judge.
- * Next: tests/08_forward/mutants.c, which calls these functions.
- */
+ * Book: chapter 08. */
 #include "wrong.h"
 
 #include <math.h>

@@ -1,7 +1,6 @@
 /* graph.c -- checks that a layer's CUDA graph gives the same bits as a direct call.
  *
- * Book: chapters 08 and 13.  Checked by: three replays on arrays full of NaN.
- * Next: tests/08_forward/layer.c.
+ * Book: chapters 08 and 13.
  *
  * A call that runs cudaMalloc or makes the host wait cannot be captured. A successful
  * capture therefore proves that forward and backward do neither. */

@@ -1,7 +1,6 @@
 /* layer.c -- compares the functions of layer.h with direct calls of the references.
  *
- * Book: chapter 08.  Checked by: direct calls of ref_forward and ref_backward.
- * Next: tests/08_forward/graph.c, the same on a GPU; book/examples/kda.c. */
+ * Book: chapter 08. */
 #include "ref/core/paths.h"
 #include "tests/judge/trial.h"
 

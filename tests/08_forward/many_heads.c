@@ -1,7 +1,6 @@
 /* many_heads.c -- checks kernels on tensors of more than 2^31 numbers.
  *
- * Book: CONTRIBUTING.md, "How the judge works". Checked by: itself: a forward whose
- * offsets wrap must be rejected. Next: graph.c.
+ * Book: CONTRIBUTING.md, "How the judge works".
  *
  * The references are too slow for so many numbers. But heads are independent, so the
  * inputs of one head are repeated until a tensor has more than 2^31 numbers. Then the

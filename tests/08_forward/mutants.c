@@ -1,7 +1,6 @@
 /* mutants.c -- computes forward on several ranks with one deliberate error per flag.
  *
- * Book: chapter 08.  Checked by: the judge, which must reject each mutant
- * and pass the twin.  Next: tests/09_chunk_backward/mutants.c.
+ * Book: chapter 08.
  * The code is a second implementation of forward. It ignores the exchange form and
  * always gathers one map per rank. Inside a rank, it calls the references of chapters
  * 02, 03 and 04. Most errors are in its own code for the work across ranks. */

@@ -1,8 +1,6 @@
 /* one_factor.c -- computes forward, but a decay factor between steps underflows to 0.
  *
- * Book: chapter 18.  Checked by: the judge, which must reject the mutant and pass the
- * twin.  Next: ../../cuda/18_hopper/forward_one/query_warps.cuh, which writes one
- * factor or two.
+ * Book: chapter 18.
  * The kernel works in steps of 32 rows and stores the state times 2^a, where a is
  * the sum of a step's log2 decays up to row 15. For the next step the kernel
  * multiplies the stored state by 2^(E - a + a'), where E is the sum over all rows of

@@ -1,8 +1,7 @@
 /* owners.c -- runs forward and backward with the segments of a plan linked in a wrong
  * order.
  *
- * Book: chapter 06.  Checked by: the judge, which must reject each mutant.
- * Next: tests/08_forward/mutants.c.
+ * Book: chapter 06.
  * The mutants call the reference. The wrong orders imitate mistakes that are likely
  * if a rank owns several ranges. For example, a shard is treated as one run of
  * tokens, or the second half of a zigzag layout is not mirrored. A mutant returns

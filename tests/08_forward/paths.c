@@ -1,7 +1,6 @@
 /* paths.c -- checks the table of paths, which selects the kernels of a call.
  *
- * Book: chapter 08, "Paths".  Checked by: itself, and tests/cli/cli.sh.
- * Next: ../judge/paths.c, which prints it. */
+ * Book: chapter 08, "Paths". */
 #include "tests/judge/paths.h"
 #include "tests/judge/trial.h"
 

@@ -1,7 +1,6 @@
 /* plain.c -- checks which calls are said to run a plain path, and the reason.
  *
- * Book: chapter 08, "Paths".  Checked by: itself, and tests/cli/cases.tsv.
- * Next: ../../ref/core/plain.c. */
+ * Book: chapter 08, "Paths". */
 #include "core/paths.h"
 #include "tests/judge/judge.h"
 

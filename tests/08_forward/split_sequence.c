@@ -1,7 +1,6 @@
 /* split_sequence.c -- checks how segments are cut into strips (parts) to use all SMs.
  *
- * Book: chapter 18.  Checked by: itself, against all possible cuts.
- * Next: ref/09_chunk_backward.c. */
+ * Book: chapter 18. */
 #include "core/split.h"
 #include "tests/judge/judge.h"
 

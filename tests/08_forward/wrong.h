@@ -1,8 +1,6 @@
 /* wrong.h -- declares a second version of forward, with errors selected by flags.
  *
- * Book: chapter 08.  Checked by: the judge.
- * Next: tests/08_forward/cut.c.
- */
+ * Book: chapter 08. */
 #ifndef KCP_08_FORWARD_WRONG_H
 #define KCP_08_FORWARD_WRONG_H
 

@@ -1,7 +1,6 @@
 /* mutants.c -- computes the gradients of chapter 09 with one deliberate error per flag.
  *
- * Book: chapter 09.  Checked by: the judge, which must reject each mutant
- * and pass the twin.  Next: tests/10_wy_backward/mutants.c.
+ * Book: chapter 09.
  * The code is a copy of the reference, because mutants must not call it. */
 #include "kcp.h"
 

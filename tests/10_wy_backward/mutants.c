@@ -1,7 +1,6 @@
 /* mutants.c -- computes the gradients of chapter 10 with one deliberate error per flag.
  *
- * Book: chapter 10.  Checked by: the judge, which must reject each mutant
- * and pass the twin.  Next: tests/11_merge_backward/mutants.c.
+ * Book: chapter 10.
  * The code is a copy of the reference, because mutants must not call it. */
 #include "kcp.h"
 #include "base/bf16.h"

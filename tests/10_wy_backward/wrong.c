@@ -1,7 +1,6 @@
 /* wrong.c -- defines two more mutants of chapter 10.
  *
- * Book: chapter 10.  Checked by: the judge, which must reject both mutants.
- * Next: ref/11_merge_backward.c.
+ * Book: chapter 10.
  * Each mutant calls the reference, then adds an error to the result. */
 #include "ref.h"
 

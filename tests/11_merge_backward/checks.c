@@ -1,7 +1,6 @@
 /* checks.c -- checks that M^T maps gradients dS if M maps states S.
  *
- * Book: chapter 11.  Checked by: itself, it can fail.  Next: ref/12_h0.c.
- */
+ * Book: chapter 11. */
 #include "tests/03_wy/batch.h"
 
 /* Computes dS = M^T dht + dh_ext per head and segment. */

@@ -1,7 +1,6 @@
 /* mutants.c -- computes the maps of chapter 11 with one deliberate error per flag.
  *
- * Book: chapter 11.  Checked by: the judge, which must reject each mutant
- * and pass the twin.  Next: tests/12_h0/mutants.c.
+ * Book: chapter 11.
  * The code is a copy of the reference, because mutants must not call it.
  */
 #include "kcp.h"

@@ -1,7 +1,6 @@
 /* checks.c -- checks sizes of forward's saved tensors, and which calls may read them.
  *
- * Book: chapter 12.  Checked by: itself, it can fail.  Next: ref/13_backward.c.
- */
+ * Book: chapter 12. */
 #include "tests/judge/judge.h"
 #include "core/paths.h"
 

@@ -1,8 +1,6 @@
 /* mutants.c -- saves and restores initial states with one deliberate error per flag.
  *
- * Book: chapter 12.  Checked by: the judge, which must reject each mutant
- * and pass the twin.  Next: tests/13_backward/mutants.c.
- */
+ * Book: chapter 12. */
 #include "kcp.h"
 
 #include <string.h>

@@ -1,9 +1,9 @@
 /* block.c -- reads tensors saved by forward (saved block) instead of recomputing them.
  *
- * Book: chapter 12, "What each mode keeps". Checked by: the judge. Next:
- * tests/13_backward/strips.c. Variant twin_modes is correct. It reads A and Aqk from
- * the block and, in mode save-all, h and v_new. Mutants read another chunk or head, or
- * omit dt_bias. */
+ * Book: chapter 12, "What each mode keeps".
+ *
+ * Variant twin_modes is correct. It reads A and Aqk from the block and, in mode
+ * save-all, h and v_new. Mutants read another chunk or head, or omit dt_bias. */
 #include "wrong.h"
 
 static int mode(const struct wrong_rank *x)

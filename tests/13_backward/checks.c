@@ -1,6 +1,6 @@
 /* checks.c -- compares results for all cuts, exchange algorithms and save modes.
  *
- * Book: chapters 12 and 13.  Checked by: itself, it can fail.  Next: ref/14_conv.c.
+ * Book: chapters 12 and 13.
  *
  * The batch has six sequences (two empty, one of one token), h0, dht, softplus gates,
  * two value heads per key head, and K != V. */

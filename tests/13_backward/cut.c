@@ -1,8 +1,6 @@
 /* cut.c -- recomputes forward's tensors and exchanges maps, with deliberate errors.
  *
- * Book: chapter 13.  Checked by: the judge.
- * Next: tests/13_backward/mutants.c, which calls these functions.
- */
+ * Book: chapter 13. */
 #include "wrong.h"
 #include "tests/judge/judge.h"
 

@@ -1,7 +1,6 @@
 /* mutants.c -- computes backward with one deliberate error in the use of stages.
  *
- * Book: chapter 13.  Checked by: the judge, which must reject each mutant and pass the
- * twin.  Next: tests/14_conv/mutants.c.
+ * Book: chapter 13.
  * The code is a copy of ref_backward. The code calls the stages' references, or
  * mutants of chapters 04 and 09 to 11. The exchange sends each map to all ranks. */
 #include "wrong.h"

@@ -1,8 +1,6 @@
 /* wrong.h -- declares a second version of backward, with errors selected by flags.
  *
- * Book: chapter 13.  Checked by: the judge.
- * Next: tests/13_backward/cut.c.
- */
+ * Book: chapter 13. */
 #ifndef KCP_13_BACKWARD_WRONG_H
 #define KCP_13_BACKWARD_WRONG_H
 

@@ -1,7 +1,7 @@
 /* checks.c -- compares the convolution with an oracle, its gradients with finite
  * differences, and the bytes between ranks with a count row by row.
  *
- * Book: chapter 14.  Checked by: tests/14_conv/mutants.c.  Next: ref/15_scan.c.
+ * Book: chapter 14.
  * The oracle uses neither the plan nor ranks. */
 #include "tests/judge/trial.h"
 

@@ -1,7 +1,6 @@
 /* mutants.c -- computes the convolution over ranks with one deliberate error per flag.
  *
- * Book: chapter 14. Checked by: the judge, which must reject each mutant. Next:
- * ref/14_conv.c. Variant `twin` has no flag and must pass. Each rank gathers all
+ * Book: chapter 14.  Variant `twin` has no flag and must pass. Each rank gathers all
  * rows, so that all errors are in index arithmetic and none in messages. */
 #include "tests/judge/judge.h"
 #include "ref.h"

@@ -1,7 +1,6 @@
 /* sum_pieces.c -- checks kcp_segment_sum for rows so long that they are sent in pieces.
  *
- * Book: chapters 13 and 14.  Checked by: itself; sums of integers are exact.
- * Next: comm/segment_sum.c. */
+ * Book: chapters 13 and 14. */
 #include "tests/judge/judge.h"
 
 #include <stdlib.h>

@@ -1,8 +1,7 @@
 /* together.c -- compares kcp_layer_convs, which runs several convolutions, with single
  * calls.
  *
- * Book: chapter 14.  Checked by: itself: two planted mistakes must change the outputs.
- * Next: ref/15_scan.c. */
+ * Book: chapter 14. */
 #include "checked.h"
 #include "tests/judge/trial.h"
 

@@ -1,7 +1,7 @@
 /* checks.c -- checks Spike-KDA: gradients agree with finite differences, all cuts
  * agree, Spike-KDA without masks equals KDA, and a scan needs little memory.
  *
- * Book: chapter 15.  Checked by: itself, it can fail.  Next: tests/15_scan/mutants.c.
+ * Book: chapter 15.
  *
  * The batch has six sequences (two empty, one of one token), long runs of dropped
  * tokens, inputs h0, o0, dht and dot, two value heads per key head, and K != V. */

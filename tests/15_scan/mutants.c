@@ -1,7 +1,6 @@
 /* mutants.c -- computes Spike-KDA with one error per flag, and correctly without flag.
  *
- * Book: chapter 15.  Checked by: the judge, which must reject each mutant.
- * Next: tests/15_scan/wrong.c.
+ * Book: chapter 15.
  *
  * Each rank gathers the whole batch, computes all tokens and keeps its own rows. Flags
  * also select errors that a wrong exchange between ranks would cause. */

@@ -1,8 +1,6 @@
 /* mutants.h -- gathers the whole batch on each rank, for mutants of Spike-KDA.
  *
- * Book: chapter 15.  Checked by: the twin, which must pass.
- * Next: tests/15_scan/mutants.c, the computation token by token.
- */
+ * Book: chapter 15. */
 #ifndef KCP_15_SCAN_MUTANTS_H
 #define KCP_15_SCAN_MUTANTS_H
 

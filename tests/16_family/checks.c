@@ -1,7 +1,6 @@
 /* checks.c -- checks gradients by finite differences, and that all cuts agree.
  *
- * Book: chapter 16.  Checked by: itself, it can fail.
- * Next: tests/16_family/relatives.c. */
+ * Book: chapter 16. */
 #include "run.h"
 
 static int each_model(struct kcp_report *rep, const char *words,

@@ -1,7 +1,6 @@
 /* compose_mutants.c -- composes or applies the maps of ranks with deliberate errors.
  *
- * Book: chapters 07, 16.  Checked by: the judge, which must reject each mutant.
- * Next: tests/15_scan/wrong.c.
+ * Book: chapters 07, 16.
  *
  * Exchange algorithm `scan` composes maps. The other algorithms apply maps. Variants
  * twin_* run the code without an error. twin_gla_whole sends GLA's full M instead of

@@ -1,8 +1,6 @@
 /* dplr_mutants.c -- computes DPLR with one error per flag, and correctly without flag.
  *
- * Book: chapter 16.  Checked by: the judge, which must reject each mutant.
- * Next: ref/16_family.c.
- */
+ * Book: chapter 16. */
 #include "mutants.h"
 
 enum {

@@ -1,8 +1,6 @@
 /* gdn2_mutants.c -- computes GDN-2 with one error per flag, and correctly without flag.
  *
- * Book: chapter 16.  Checked by: the judge, which must reject each mutant.
- * Next: tests/16_family/dplr_mutants.c.
- */
+ * Book: chapter 16. */
 #include "mutants.h"
 
 enum {

@@ -1,8 +1,6 @@
 /* gla_mutants.c -- computes GLA with one error per flag, and correctly without flag.
  *
- * Book: chapter 16.  Checked by: the judge, which must reject each mutant.
- * Next: tests/16_family/gdn2_mutants.c.
- */
+ * Book: chapter 16. */
 #include "mutants.h"
 #include <stdlib.h>
 

@@ -1,8 +1,6 @@
 /* layer.c -- compares the functions of layer.h with the references of chapters 15, 16.
  *
- * Book: chapter 16.  Checked by: itself, it can fail.
- * Next: tests/16_family/compose_mutants.c.
- */
+ * Book: chapter 16. */
 #include "run.h"
 
 static int call_layer(struct kcp_family *a)

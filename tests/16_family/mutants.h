@@ -1,7 +1,6 @@
 /* mutants.h -- repeats the functions of 16_form.c, with errors selected by flags.
  *
- * Book: chapter 16.  Checked by: the judge, which must reject the mutants.
- * Next: tests/16_family/dplr_mutants.c.
+ * Book: chapter 16.
  *
  * Ranks are threads, so `flags` is thread-local.
  */

@@ -1,6 +1,6 @@
 /* relatives.c -- checks that two models agree if one is a special case of the other.
  *
- * Book: chapter 16.  Checked by: itself, it can fail.  Next: tests/16_family/mutants.h.
+ * Book: chapter 16.
  * Chapter 01, which shares no code with chapter 16, computes KDA's expected results. */
 #include "run.h"
 

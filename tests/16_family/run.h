@@ -1,6 +1,6 @@
 /* run.h -- defines chapter 16's batch, and runs calls that save initial states.
  *
- * Book: chapter 16.  Checked by: the tests that include it.  Next: ref/16_family.c.
+ * Book: chapter 16.
  *
  * The batch has six sequences (two empty, one of one token), h0, dht, two value heads
  * per key head, and K != V. */

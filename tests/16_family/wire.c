@@ -1,7 +1,6 @@
 /* wire.c -- counts the bytes of sent maps. GLA's maps have only the diagonal of M.
  *
- * Book: chapter 16, "Communication".  Checked by: itself, it can fail.
- * Next: tests/16_family/layer.c. */
+ * Book: chapter 16, "Communication". */
 #include "run.h"
 
 /* Runs the reference without diagonal maps, so M has K^2 numbers for every model. */

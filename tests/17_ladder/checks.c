@@ -1,8 +1,7 @@
 /* checks.c -- compares chapter 17's reference with chapter 04, and emulated
  * instructions with the PTX manual.
  *
- * Book: chapter 17.  Checked by: itself, it can fail.  Next: ../../cuda/17_ladder.
- */
+ * Book: chapter 17. */
 #include "ref/17_block.h"
 #include "tests/03_wy/batch.h"
 

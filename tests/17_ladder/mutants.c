@@ -1,7 +1,6 @@
 /* mutants.c -- computes v_new and the state with one deliberate error per flag.
  *
- * Book: chapter 17.  Checked by: the judge, which must reject each mutant
- * and pass the twin.  Next: book/17-ladder.md.
+ * Book: chapter 17.
  * The code is a copy of the reference with errors that a GPU kernel could also have.
  */
 #include "kcp.h"

@@ -1,7 +1,6 @@
 /* checks.c -- recomputes bytes and operations of chapter 18's bounds, and strip costs.
  *
- * Book: chapter 18.  A strip is a part of a segment.  Checked by: itself.
- * Next: tests/19_precision/checks.c. */
+ * Book: chapter 18.  A strip is a part of a segment. */
 #include "core/split.h"
 #include "tests/judge/judge.h"
 

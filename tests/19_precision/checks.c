@@ -1,7 +1,6 @@
 /* checks.c -- checks how chapter 19's emulated formats round numbers.
  *
- * Book: chapter 19.  Checked by: itself, against base/bf16.h and exact numbers.
- * Next: tests/20_clusters/checks.c. */
+ * Book: chapter 19. */
 #include "rounding.h"
 #include "base/bf16.h"
 #include "tests/judge/judge.h"

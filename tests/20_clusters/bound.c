@@ -1,7 +1,6 @@
 /* bound.c -- checks chapter 20's bound on |M|, and that bounds with a mistake fail.
  *
- * Book: chapter 20, eq:cut.  Checked by: itself, on bounds with one planted mistake.
- * Next: book/clusters.c.
+ * Book: chapter 20, eq:cut.
  *
  * |M x| / |x| after some steps x <- M^T M x is a lower bound of |M|_2. */
 #include "tests/03_wy/batch.h"

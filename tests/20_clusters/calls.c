@@ -1,7 +1,6 @@
 /* calls.c -- checks that wrong C calls are rejected with an error that names the field.
  *
- * Book: chapter 20.  Checked by: itself.
- * Next: ../fuzz/calls.c, the same by generated arguments. */
+ * Book: chapter 20. */
 #include "tests/judge/judge.h"
 #include "tests/made_call.h"
 

@@ -1,6 +1,6 @@
 /* checks.c -- compares the simulated exchange with formulas of chapters 07 and 20.
  *
- * Book: chapter 20.  Checked by: itself.  Next: tests/20_clusters/nccl.c. */
+ * Book: chapter 20. */
 #include "model.h"
 #include "tests/judge/judge.h"
 

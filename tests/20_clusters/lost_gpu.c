@@ -1,6 +1,6 @@
 /* lost_gpu.c -- on GPUs, kills or stops one rank, or gives one rank an NCCL error.
  *
- * Book: chapter 20.  Checked by: bench/check_gpus.py.  Next: comm/backend/nccl.c.
+ * Book: chapter 20.
  *
  * Ranks are processes with a GPU each. Rank 1 is lost during random exchanges. Every
  * other rank must return KCP_COMM with a message within KCP_TIMEOUT_S + 3 s,

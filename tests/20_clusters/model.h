@@ -1,6 +1,6 @@
 /* model.h -- simulates the events of an exchange, rank by rank.
  *
- * Book: chapter 20.  Checked by: tests/20_clusters/checks.c.  Next: book/clusters.c.
+ * Book: chapter 20.
  * Every assumption is a constant below and is printed with the results. */
 #ifndef BOOK_MODEL_H
 #define BOOK_MODEL_H

@@ -1,7 +1,6 @@
 /* nccl.c -- checks a caller's NCCL communicator and split communicators, on GPUs.
  *
- * Book: chapter 20.  Checked by: bench/check_gpus.py; on one GPU, with one rank.
- * Next: tests/07_merge/exchange.c, which has the exchanges.
+ * Book: chapter 20.
  *
  * Ranks are threads with a GPU each, or the processes of a launcher. The test checks
  * each communicator's rank and size, a gather, a ring, and every exchange algorithm

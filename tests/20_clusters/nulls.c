@@ -1,8 +1,7 @@
 /* nulls.c -- calls each function of the installed headers with NULL and with
  * numbers such as -1.
  *
- * Book: chapter 20.  Checked by: tests/cli/house.sh, which
- * checks that no function is missing.  Next: calls.c, wrong arguments.
+ * Book: chapter 20.
  *
  * Functions get NULL for objects and results, and 0, -1, 1, 99 and 2^31 - 1 as ranks
  * or sizes. A function that returns a status must return KCP_BAD, or KCP_NA if the

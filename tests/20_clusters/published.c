@@ -1,8 +1,6 @@
 /* published.c -- mistakes of other projects that the projects' own tests accepted.
  *
  * Book: chapter 20, "What a test of context parallelism must contain".
- * Checked by: the judge, which must reject each mutant, and the check below.
- * Next: calls.c.
  * Each mutant imitates a mistake that has a number in public. The check judges every
  * mutant on two cases: one that must show the mistake, and one of the kind that the
  * project's tests had, in which the mutant must pass. Four of the mutants are in the

@@ -1,8 +1,8 @@
 #!/bin/sh
 # answers.sh -- checks that every exercise of the book has an answer with correct numbers.
 #
-# Book: every chapter's exercises.  Checked by: make test, which runs it.
-# Next: book/answers.c.  Usage: answers.sh BUILD.
+# Book: every chapter's exercises.
+# Usage: answers.sh BUILD.
 # The book's programs compute each number in two ways. Pages must print these numbers.
 cd "$(dirname "$0")/../.." || exit 2
 B=${1:-build}

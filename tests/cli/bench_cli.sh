@@ -1,7 +1,7 @@
 #!/bin/sh
 # bench_cli.sh -- checks which rows of kcp-bench become records, and which rows do not.
 #
-# Book: chapter 18.  Checked by: make test, which runs it.  Next: ../../bench/records.py.
+# Book: chapter 18.
 # Usage: bench_cli.sh BUILD, in the tree's root. cases.tsv tests kcp-bench's options.
 W=$(mktemp -d) || exit 1
 trap 'rm -rf "$W"; rm -f bench/results/bench-cli-*' EXIT

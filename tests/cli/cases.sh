@@ -1,7 +1,7 @@
 #!/bin/sh
 # cases.sh -- runs the rows of cases.tsv and checks exit statuses and messages.
 #
-# Book: chapter 20.  Checked by: make test, which runs it.  Next: cases.tsv, cli.sh.
+# Book: chapter 20.
 # Usage: cases.sh BUILD [PROGRAM]: runs the rows of PROGRAM, by default of all programs.
 #
 # A row of cases.tsv has a program, an exit status, a grep pattern, arguments, values, and

@@ -2,8 +2,7 @@
 # compute.sh -- drives the book's page "compute" in a browser: results on all forms, every
 # mutant predicted wrongly and rightly, wrong choices; then checks its layout.
 #
-# Book: page "compute".  Checked by: make test, which runs it.
-# Next: book/compute/drive.js.
+# Book: page "compute".
 cd "$(dirname "$0")/../.." || exit 2
 d=build/book
 chrome=

@@ -1,8 +1,8 @@
 #!/bin/sh
 # examples.sh -- checks that the examples print the same numbers on any number of ranks.
 #
-# Book: chapters 08 and 13.  Checked by: make test, which runs it.
-# Usage: examples.sh BUILD.  Next: ../../book/examples/kda.c.
+# Book: chapters 08 and 13.
+# Usage: examples.sh BUILD.
 B=${1:-build}
 failed=0
 unset RANK WORLD_SIZE

@@ -3,8 +3,8 @@
 # solution must fail, and a solution that cannot run must give one line. If flashinfer-bench
 # is installed, its reader must accept the files.
 #
-# Book: users.md, "Prove your kernel in an hour".  Checked by: make test, which runs it.
-# Usage: flashinfer.sh BUILD.  Next: ../kcp_flashinfer.py.
+# Book: users.md, "Prove your kernel in an hour".
+# Usage: flashinfer.sh BUILD.
 B=$(cd "${1:-build}" && pwd) || exit 2
 here=$(cd "$(dirname "$0")/../.." && pwd)
 W=$(mktemp -d) || exit 2

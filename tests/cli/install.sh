@@ -2,8 +2,8 @@
 # install.sh -- checks that make install installs the library, headers and kcp.pc,
 # uninstall removes them, and make recompiles if one of its options changes.
 #
-# Book: chapter 08.  Checked by: make test, which runs it.
-# Usage: install.sh BUILD.  Next: ../../book/examples/kda.c, which is compiled here.
+# Book: chapter 08.
+# Usage: install.sh BUILD.
 B=${1:-build}
 W=$(mktemp -d "${TMPDIR:-/tmp}/a place XXXXXX") || exit 2
 one=$(mktemp -d) || exit 2

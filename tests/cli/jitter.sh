@@ -2,7 +2,6 @@
 # jitter.sh -- finds races by random sleeps in fast kernels; removed waits must be found.
 #
 # Book: chapter 18; CONTRIBUTING.md, "How the judge works".
-# Checked by: itself, by mistakes that must fail.  Next: ../../cuda/tile/jitter.cuh.
 #
 # Usage: jitter.sh BUILD [lines | build | run]. `lines` prints each mistake whose source
 # line is no longer in the file. `build` makes BUILD/kcp-check-jitter, in which the waits,

@@ -2,8 +2,7 @@
 # labs.sh -- checks `make grade`: messages about a student's wrong file, folders of files,
 # rows of the file that STAFF= names, wrong options.
 #
-# Book: book/staff.md.  Checked by: make test, which runs it.
-# Next: ../../book/labs/try.sh, which hands in every lab.
+# Book: book/staff.md.
 # Usage: labs.sh BUILD. A broken file is graded by the first `score` row of the .lab file,
 # or with FULL=1 by all rows.
 B=${1:-build} MAKE=${MAKE:-make}

@@ -2,8 +2,8 @@
 # lies.sh -- checks that a variant fails with a message if it crashes, hangs, exits,
 # refuses, or differs between runs. The command that kcp-check prints must fail likewise.
 #
-# Book: CONTRIBUTING.md, "How the judge works".  Checked by: make test, which runs it.
-# Usage: lies.sh BUILD.  Next: tests/judge/plants/liar.c.
+# Book: CONTRIBUTING.md, "How the judge works".
+# Usage: lies.sh BUILD.
 . "$(dirname "$0")/run_common.sh"
 top=$OLDPWD
 object() {                       # SOURCE OBJECT option...

@@ -1,7 +1,7 @@
 #!/bin/sh
 # mpi.sh -- tests ranks as MPI processes: correct runs, lost ranks, refused calls.
 #
-# Book: chapter 20.  Checked by: make test, which runs it.  Next: ../judge/ranks.c.
+# Book: chapter 20.
 # Without mpirun, only a few tests run. STEP='mpirun.mpich -n' selects another launcher.
 . "$(dirname "$0")/run_common.sh"
 top=$OLDPWD check=$B/kcp-check calls=$B/kcp-wrong-calls

@@ -1,6 +1,6 @@
 """page.py -- runs the Python of a page of the book, on one rank or under torchrun.
 
-Book: models.md.  Checked by: .ci/torch, on one rank and on two.  Next: torch_check.py.
+Book: models.md.
 
 Usage: page.py PAGE.md: runs each block ```python in order, in one namespace. An error names
 the block's line in the page. Without a GPU a substitute for Triton's driver lets FLA be

@@ -2,8 +2,8 @@
 # plugins.sh -- builds and judges book/examples/plugins in C, Rust and Python. Copies
 # with a mistake, and Python functions that crash, hang or return wrong objects, must fail.
 #
-# Book: CONTRIBUTING.md, "Kernels written elsewhere".  Checked by: make test, which runs it.
-# Usage: plugins.sh BUILD.  Next: ../kcp_check.py.
+# Book: CONTRIBUTING.md, "Kernels written elsewhere".
+# Usage: plugins.sh BUILD.
 B=$(cd "${1:-build}" && pwd) || exit 2
 here=$(cd "$(dirname "$0")/../.." && pwd)
 W=$(mktemp -d) || exit 2

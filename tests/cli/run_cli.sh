@@ -3,8 +3,8 @@
 # layouts, exchange forms and options. Also checks sums over ranks, sequences cut into two
 # runs, and single stages.
 #
-# Book: chapters 06, 08, 13 to 16.  Checked by: make test, which runs it.
-# Usage: run_cli.sh BUILD.  Next: cases.tsv, which tests refused options.
+# Book: chapters 06, 08, 13 to 16.
+# Usage: run_cli.sh BUILD.
 . "$(dirname "$0")/run_common.sh"
 
 # same TOLERANCE BASE OPTIONS...: BASE plus each of OPTIONS must give BASE's results.

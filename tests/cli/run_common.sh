@@ -1,7 +1,6 @@
 # run_common.sh -- defines functions for scripts that source this file in the tree's root.
 #
-# Book: chapter 20.  Checked by: run_cli.sh, mpi.sh, run_device.sh, cli.sh, lies.sh.
-# Next: run_cli.sh.
+# Book: chapter 20.
 # Makes and enters a work folder, removed at exit. Sets $run and $arrays.
 B=$(cd "${1:-build}" && pwd) || exit 2
 W=$(mktemp -d) || exit 2

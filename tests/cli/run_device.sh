@@ -2,9 +2,8 @@
 # run_device.sh -- checks that kcp-run --device gpu agrees with --device cpu within a bound,
 # and that canonical segments give equal bits. Without a GPU, --device gpu must be refused.
 #
-# Book: chapter 08.  Checked by: make test, which runs it.
-# Usage: run_device.sh BUILD [FILE]. A table of errors is written to FILE. Next:
-# ../../bench/run/device.c.
+# Book: chapter 08.
+# Usage: run_device.sh BUILD [FILE]. A table of errors is written to FILE.
 #
 # An error is RMS(gpu - cpu) / RMS(cpu) of a whole array. The CPU's inputs are not rounded
 # to bf16, so a bound is larger than a kernel's own error. The judge's bounds are stricter.

@@ -2,7 +2,7 @@
 # run_folder.sh -- checks that kcp-run's output folder has all results or none, even with
 # --force, after a kill at any time, or on a full disk.
 #
-# Book: chapter 20.  Checked by: make test, which runs it.  Next: bench/run/write.c.
+# Book: chapter 20.
 # Usage: run_folder.sh BUILD.
 . "$(dirname "$0")/run_common.sh"
 "$arrays" layer in 13 4 2 4 3 5 kda raw 1 || exit 1

@@ -1,7 +1,7 @@
 #!/bin/sh
 # slurm.sh -- tests ranks under srun and sbatch in a private Slurm of two nodes on one host.
 #
-# Book: chapter 20.  Checked by: make test, which runs it.  Next: mpi.sh.
+# Book: chapter 20.
 # Needs root, Open MPI and Debian's slurm-wlm (slurmctld, slurmd, munged), else only prints
 # a line. The private Slurm has separate ports, keys and folders, so a running Slurm is not
 # affected. FULL=1 also submits lab 14's answer with book/labs/lab.sbatch.

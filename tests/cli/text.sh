@@ -1,7 +1,7 @@
 #!/bin/sh
 # text.sh -- tests kcp-text (make run): the page it writes, and training over ranks.
 #
-# Book: none.  Checked by: make test, which runs it.  Next: cases.tsv, refused options.
+# Book: none.
 # Usage: text.sh BUILD.
 program=$(cd "${1:-build}" && pwd)/kcp-text || exit 2
 self=$(cd "$(dirname "$0")" && pwd)/text.sh

@@ -3,8 +3,8 @@
 # ranks, calls kcp_torch through FLA, trains the example over ranks, and judges kcp_torch
 # with kcp_check.py. .ci/torch installs PyTorch.
 #
-# Book: chapters 08, 13, 14.  Checked by: make test-torch, and make test, which run it.
-# Usage: torch.sh BUILD.  Next: torch_check.py.
+# Book: chapters 08, 13, 14.
+# Usage: torch.sh BUILD.
 here=$(cd "$(dirname "$0")/../.." && pwd)
 B=$(cd "${1:-build}" && pwd) || exit 2
 W=$(mktemp -d) || exit 2

@@ -1,7 +1,6 @@
 """torch_check.py -- compares kcp_torch with the token recurrence in plain PyTorch.
 
-Book: chapters 01, 08, 13, 14.  Checked by: torch.sh, which runs it.
-Next: torch.sh; torch_gpu.py, streams and graphs on a GPU.
+Book: chapters 01, 08, 13, 14.
 
     python tests/cli/torch_check.py [--cuda]             on one rank
     torchrun --nproc_per_node=3 tests/cli/torch_check.py [--cuda]         on three ranks

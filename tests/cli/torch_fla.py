@@ -1,7 +1,6 @@
 """torch_fla.py -- tests kcp_torch.fla with wheels of flash-linear-attention from PyPI.
 
-Book: chapter 19.  Checked by: itself: the zigzag layout must be refused.
-Next: ../../bench/peers/fla_tests.sh, FLA's own tests on a GPU.
+Book: chapter 19.
 
 Usage: torch_fla.py DIR [VERSION...]: downloads wheels to DIR. A VERSION may be "newest".
 Each version runs in a separate process, on the CPU. A substitute for Triton's driver lets

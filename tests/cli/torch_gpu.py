@@ -1,8 +1,7 @@
 """torch_gpu.py -- checks kcp_torch on a GPU: streams, graphs, threads, torch.compile
 and memory.
 
-Book: chapters 08, 13, 14.  Checked by: inputs that are written late, so that a
-call on a wrong stream reads old values.  Next: torch_check.py --cuda.
+Book: chapters 08, 13, 14.
 
     python tests/cli/torch_gpu.py          without a GPU: prints a line, status 0
 """

@@ -1,8 +1,7 @@
 """torch_waits.py -- checks that a training step on a GPU never waits for the GPU, and counts
 the step's allocations.
 
-Book: chapters 08, 13, 14.  Checked by: a control, tensor.item(), which must be found.
-Next: torch_gpu.py.
+Book: chapters 08, 13, 14.
 
     python tests/cli/torch_waits.py                                      one GPU
     torchrun --nproc_per_node=2 tests/cli/torch_waits.py                 a GPU per rank

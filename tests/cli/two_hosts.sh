@@ -1,8 +1,7 @@
 #!/bin/sh
 # two_hosts.sh -- runs two ranks as if on two hosts: through the loopback network only.
 #
-# Book: chapter 20, "Slurm, and two hosts".  Checked by: make test, which runs the MPI part.
-# Next: mpi.sh.
+# Book: chapter 20, "Slurm, and two hosts".
 #
 # Usage: two_hosts.sh [BUILD]. Needs mpirun and a build with MPI. Two processes of one
 # machine get different NCCL_HOSTID. NCCL's P2P and shared memory are off, so NCCL sends

@@ -1,6 +1,6 @@
 /* wrong_calls.c -- runs MPI ranks that make wrong or unusual calls.
  *
- * Book: chapter 20.  Checked by: tests/cli/mpi.sh.  Next: comm/backend/mpi.c.
+ * Book: chapter 20.
  *
  *   kcp-wrong-calls WAY    peer, empty, cross: status 0. alone: status 2. Other ways:
  *                          status 1, and each rank prints the rank that failed and why.

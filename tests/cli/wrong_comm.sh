@@ -1,9 +1,9 @@
 #!/bin/sh
 # wrong_comm.sh -- checks that the judge rejects layers with wrong communication.
 #
-# Book: CONTRIBUTING.md, "How the judge works".  Checked by: layer HONEST, which must pass.
+# Book: CONTRIBUTING.md, "How the judge works".
 # Usage: wrong_comm.sh BUILD. Ranks are threads, or are on two GPUs (NCCL=2) or one GPU
-# (NCCL=2 SHARED=1). STAGES= and FORMS= select stages and exchanges. Next: ../share_gpu.sh.
+# (NCCL=2 SHARED=1). STAGES= and FORMS= select stages and exchanges.
 B=$(cd "${1:-build}" && pwd) || exit 1
 top=$PWD failed=0 seen=0
 W=$(mktemp -d) || exit 1

@@ -1,8 +1,7 @@
 /* calls.c -- calls any stage with random arguments. The call must be rejected with a
  * message, or stay inside its arrays, which have exactly the bytes of their shapes.
  *
- * Book: chapter 20.  Checked by: make fuzz.
- * Next: ref/core/checked.c.
+ * Book: chapter 20.
  *
  * The first input bytes select stage, model, pass and ranks. Then groups of bytes
  * change a valid call. Three bytes select an option or size, a rank and a value. Four

@@ -1,6 +1,6 @@
 /* main.c -- drives a fuzz target without libFuzzer: replays files, then mutates them.
  *
- * Book: none.  Checked by: make fuzz.  Next: ../fuzz.mk.
+ * Book: none.
  * Usage: replay SECONDS FILE...: runs every file, then mutations until the time is up.
  */
 #include "base/random.h"

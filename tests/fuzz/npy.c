@@ -1,7 +1,7 @@
 /* npy.c -- reads random bytes as a .npy file, which must be accepted, or rejected with
  * one line.
  *
- * Book: none.  Checked by: make fuzz.  Next: calls.c.
+ * Book: none.
  * An accepted file, written and read again, must have the same shape and bits. */
 #include "base/npy.h"
 #include "tests/must.h"

@@ -1,7 +1,6 @@
 /* alive.c -- computes the share of an initial state that remains at the last cut.
  *
- * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_cases.c.
- * Next: family.c.
+ * Book: CONTRIBUTING.md, "How the judge works".
  *
  * If the state has decayed, a wrong value sent across a cut between ranks changes no
  * output. So each verdict contains this share, or NaN if no sequence crosses a cut. */

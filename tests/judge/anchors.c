@@ -1,7 +1,6 @@
 /* anchors.c -- makes a stage's anchors (fixed cases) from table anchors.def.
  *
- * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_cases.c.
- * Next: case_text.c, which parses the words of the table.
+ * Book: CONTRIBUTING.md, "How the judge works".
  *
  * Random cases combine properties only by chance. The anchors include every form and
  * model on four or more ranks with a state that hardly decays, and each tensor-core

@@ -1,7 +1,6 @@
 /* bits.c -- checks that no output bit depends on other sequences or the rank count.
  *
- * Book: chapters 06, 08, 13, 15, 16.  Checked by: itself: NaN in an input must
- * reach an output.  Next: ../08_forward/graph.c.
+ * Book: chapters 06, 08, 13, 15, 16.
  *
  * The check `alone` fills one sequence with NaN and requires that no bit of the other
  * sequences' outputs changes. The rows after a partial chunk belong to the next

@@ -1,7 +1,6 @@
 /* case_text.c -- converts cases to the text that failures print, and text to cases.
  *
- * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_cases.c.
- * Next: check.c. */
+ * Book: CONTRIBUTING.md, "How the judge works". */
 #include "judge.h"
 #include <errno.h>
 #include <math.h>

@@ -1,7 +1,6 @@
 /* cases.c -- draws the cases of a stage: a covering array, built greedily.
  *
- * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_cases.c.
- * Next: case_text.c.
+ * Book: CONTRIBUTING.md, "How the judge works".
  *
  * An axis is a property of a case that can expose an error, e.g. lengths, number of
  * ranks or form (exchange algorithm). The short list contains every value of every

@@ -1,7 +1,6 @@
 /* check.c -- computes the error of a tensor slice and the limit of that error.
  *
- * Book: chapter 19, and CONTRIBUTING.md.  Checked by: tests/judge/self_limits.c. Next:
- * trial.c.
+ * Book: chapter 19, and CONTRIBUTING.md.
  *
  * error = RMS(x - ref) / max(RMS(ref), 1e-6 * natural size), per tensor, rank and head:
  * x is computed, ref is expected. For natural sizes see judge.h. NaN and Inf always

@@ -1,7 +1,6 @@
 /* core.c -- judges each stage: mutants first, then variants, then checks.
  *
- * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_trials.c.
- * Next: main.c (kcp-check) and criterion.c drive it. */
+ * Book: CONTRIBUTING.md, "How the judge works". */
 #include "paths.h"
 #include "isolation.h"
 #include "trial.h"

@@ -1,7 +1,7 @@
 /* criterion.c -- runs the judge under Criterion on one node. Each stage is a test, and
  * each test is a process.
  *
- * Book: CONTRIBUTING.md.  Checked by: itself.  Next: main.c, without Criterion.
+ * Book: CONTRIBUTING.md.
  *
  * Options are environment variables (STAGE, SEED, FULL; and on GPUs DEVICE=1,
  * BACKEND=nccl, RANKS=4), because each test is a new process. Threads that run ranks

@@ -1,7 +1,6 @@
 /* emit.c -- writes the judge's cases as .npy files.
  *
- * Book: CONTRIBUTING.md, "Kernels written elsewhere".  Checked by: tests/cli/cli.sh.
- * Next: foreign.c, the verdict on the outputs.
+ * Book: CONTRIBUTING.md, "Kernels written elsewhere".
  *
  * DIR/cases.txt contains the stage, the storage type and the number of cases.
  * case_007/words.txt contains the case as text for --case. case_007/forward/ contains

@@ -1,7 +1,6 @@
 /* emit.h -- writes the judge's cases to files, for kernels in other languages.
  *
- * Book: CONTRIBUTING.md, "Kernels written elsewhere".  Checked by: tests/cli/cli.sh.
- * Next: emit.c, which writes cases; foreign.c, which judges outputs. */
+ * Book: CONTRIBUTING.md, "Kernels written elsewhere". */
 #ifndef KCP_EMIT_H
 #define KCP_EMIT_H
 #include "judge.h"

@@ -1,7 +1,6 @@
 /* expected.c -- computes expected outputs and the effect of rounding inputs once more.
  *
- * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_trials.c.
- * Next: verdict.c. */
+ * Book: CONTRIBUTING.md, "How the judge works". */
 #include "trial.h"
 #include <math.h>
 #include <pthread.h>

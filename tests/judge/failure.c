@@ -1,7 +1,6 @@
 /* failure.c -- prints a failure, and a command that repeats the failure.
  *
- * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/cli/lies.sh, which
- * runs such commands.  Next: core.c.
+ * Book: CONTRIBUTING.md, "How the judge works".
  *
  * A variant that depends on earlier calls may pass if the failed case runs alone. So
  * the judge repeats the failed case in new processes, after 0, 1, 3 and 7 earlier

@@ -1,7 +1,6 @@
 /* family.c -- draws inputs of chapters 15 and 16, such as spikes, masks and gates.
  *
  * Book: chapters 15 and 16, and field notes "Inputs are part of the proof".
- * Checked by: tests/judge/self_cases.c.  Next: tests/15_scan/checks.c.
  *
  * With independent random vectors `a` and `b` the state of DPLR grows without bound.
  * So, as in RWKV-7, a = -κ with |κ| = 1 and b = η * κ with 0 < η < 1 per channel,

@@ -1,6 +1,6 @@
 /* gradients.c -- compares gradients with finite differences of the outputs.
  *
- * Book: chapters 14, 15 and 16.  Checked by: itself.  Next: pipeline.c.
+ * Book: chapters 14, 15 and 16.
  *
  * Names in the field table form pairs: backward computes the gradient "dx" of an input
  * "x", and reads the gradient "dy" or "dy_" of an output "y". */

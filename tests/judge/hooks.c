@@ -1,7 +1,6 @@
 /* hooks.c -- wraps calls between ranks, to count groups and to run one rank at a time.
  *
- * Book: chapter 07.  Checked by: self_trials.c; --in-turn by tests/cli/cases.tsv. Next:
- * trial.c.
+ * Book: chapter 07.
  *
  * If ranks are threads, a send does not wait, so a missing group call changes neither
  * values nor time. In NCCL a send outside a group waits for the receiver, so if two

@@ -1,8 +1,7 @@
 /* inputs.c -- draws random inputs in five regimes, which determine how fast the state
  * decays.
  *
- * Book: chapter 19, and field notes "Inputs are part of the proof". Checked by:
- * tests/judge/self_cases.c.  Next: pipeline.c.
+ * Book: chapter 19, and field notes "Inputs are part of the proof".
  *
  * g is the log of a decay, N is a standard normal random number, and T is the token
  * count. LIVE: g = -|N|/T and beta is small, so that tokens of the first rank change

@@ -1,7 +1,6 @@
 /* isolation.c -- runs a variant in a separate process and judges the returned bytes.
  *
- * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/cli/lies.sh.
- * Next: core.c.
+ * Book: CONTRIBUTING.md, "How the judge works".
  *
  * The judge's process and the variant's process share memory, which contains images
  * (copies) of a trial's arrays. The judge's request to run a trial describes the

@@ -1,7 +1,6 @@
 /* isolation.h -- runs a variant in a separate process under a time limit.
  *
- * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/cli/lies.sh.
- * Next: isolation.c.
+ * Book: CONTRIBUTING.md, "How the judge works".
  *
  * The judge's process prepares the arrays of a trial, compares the outputs and decides
  * the verdict. The variant's process only runs the variant on copies of the arrays. So

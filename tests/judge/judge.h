@@ -1,7 +1,6 @@
 /* judge.h -- the interfaces of the judge: cases, numbers, ranks, trials, reports.
  *
- * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_trials.c.
- * Next: core.c, which judges stages, variants and cases.
+ * Book: CONTRIBUTING.md, "How the judge works".
  *
  * The judge finds a variant's inputs and outputs by name in the stage's field table, so
  * a new variant needs no new code here. */

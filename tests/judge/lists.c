@@ -1,7 +1,6 @@
 /* lists.c -- lists a variant's cases: random, fixed (anchors), and one for each path.
  *
- * Book: CONTRIBUTING.md, "How the judge works", and chapter 08, "Paths". Checked by:
- * tests/judge/self_cases.c.  Next: core.c, which judges variants on them.
+ * Book: CONTRIBUTING.md, "How the judge works", and chapter 08, "Paths".
  *
  * A path is a row of ref/core/paths.def: a kernel and its condition. Random cases reach
  * rows by chance. If no case of a kernel's list reaches a row, further cases are

@@ -1,6 +1,6 @@
 /* main.c -- program kcp-check, which judges one stage or all stages.
  *
- * Book: CONTRIBUTING.md.  Checked by: tests/cli/cli.sh.  Next: criterion.c. */
+ * Book: CONTRIBUTING.md. */
 #include "judge.h"
 #include "emit.h"
 #include "isolation.h"

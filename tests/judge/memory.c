@@ -1,8 +1,7 @@
 /* memory.c -- allocates host memory for a trial, with a fence at each end of an array,
  * and keeps the bytes that a run left in its workspace.
  *
- * Book: CONTRIBUTING.md.  Checked by: every trial.  Next: trial.c, cuda/host/memory.cu.
- */
+ * Book: CONTRIBUTING.md. */
 #include "trial.h"
 #ifdef __GLIBC__
 #include <malloc.h>

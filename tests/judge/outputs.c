@@ -1,7 +1,6 @@
 /* outputs.c -- compares the outputs of one build with the outputs of another build.
  *
- * Book: CONTRIBUTING.md, "Mutation testing".  Checked by: make mutate, which runs it.
- * Next: ../mutate.sh, which makes a mistake in a source file and compares the outputs.
+ * Book: CONTRIBUTING.md, "Mutation testing".
  *
  * The judge compares variants with references of the same build, so a mistake in code
  * that variants and references share goes unnoticed. Therefore one build writes the

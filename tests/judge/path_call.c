@@ -1,7 +1,6 @@
 /* path_call.c -- prints the paths of one call, given as words, on each architecture.
  *
- * Book: chapter 08, "Paths".  Checked by: tests/cli/cases.tsv, .ci.
- * Next: ../../ref/core/plain.c, the last two columns. */
+ * Book: chapter 08, "Paths". */
 #include "paths.h"
 #include "trial.h"
 #include "base/options.h"

@@ -1,7 +1,6 @@
 /* paths.c -- finds which rows of the table of kernel paths a case reaches.
  *
- * Book: chapter 08, "Paths".  Checked by: tests/08_forward/paths.c, tests/cli/cli.sh.
- * Next: ../../ref/core/paths.def, the table.
+ * Book: chapter 08, "Paths".
  *
  * The ranks of a case may reach different rows. */
 #include "isolation.h"

@@ -1,6 +1,6 @@
 /* paths.h -- finds which rows of the table of kernel paths a case reaches.
  *
- * Book: chapter 08, "Paths".  Checked by: tests/08_forward/paths.c.  Next: paths.c. */
+ * Book: chapter 08, "Paths". */
 #ifndef KCP_JUDGE_PATHS_H
 #define KCP_JUDGE_PATHS_H
 

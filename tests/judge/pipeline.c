@@ -1,7 +1,6 @@
 /* pipeline.c -- runs the chapters' references in order to compute inputs and outputs.
  *
- * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_trials.c.
- * Next: cases.c.
+ * Book: CONTRIBUTING.md, "How the judge works".
  *
  * A stage without ranks gets inputs computed by the references of earlier chapters, so
  * that w, kg and h are as in a layer. With independent random w, kg and h, states would

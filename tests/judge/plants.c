@@ -1,7 +1,6 @@
 /* plants.c -- plants: variants with at most one mistake, which test the judge.
  *
- * Book: CONTRIBUTING.md, "How the judge works".  Checked by: self_trials.c.
- * Next: self_trials.c, which judges each row of the table at the end. */
+ * Book: CONTRIBUTING.md, "How the judge works". */
 #include "plants.h"
 #include "tolerance.h"
 

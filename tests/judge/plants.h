@@ -1,7 +1,6 @@
 /* plants.h -- plants: variants whose verdicts are known, as tests of the judge.
  *
- * Book: CONTRIBUTING.md, "How the judge works".  Checked by: self_trials.c,
- * self_lists.c.  Next: plants.c.
+ * Book: CONTRIBUTING.md, "How the judge works".
  *
  * Most plants have one mistake, and a few are correct. self_trials.c judges each plant
  * of table `plants` on its row's cases, and compares the verdict with the row's words.

@@ -1,7 +1,6 @@
 /* process.c -- starts processes that answer over a socket within a time limit.
  *
- * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/cli/lies.sh.
- * Next: isolation.c. */
+ * Book: CONTRIBUTING.md, "How the judge works". */
 #include "isolation.h"
 #include "comm/options.h"
 #include "base/clock.h"

@@ -1,7 +1,6 @@
 /* rank_args.c -- fills, sends, fetches and checks the arguments of one rank of a trial.
  *
- * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_trials.c.
- * Next: trial.c.
+ * Book: CONTRIBUTING.md, "How the judge works".
  *
  * A rank gets its shard of every tensor with one row per token, and the state rows that
  * the rank owns. Other state rows are NaN, so that an output computed from these rows

@@ -1,7 +1,6 @@
 /* ranks.c -- runs a trial's ranks as threads or processes, perhaps with a GPU per rank.
  *
- * Book: chapter 20, and CONTRIBUTING.md.  Checked by: tests/cli/mpi.sh.
- * Next: ../07_merge/exchange.c.
+ * Book: chapter 20, and CONTRIBUTING.md.
  *
  * Under a launcher all processes run the same trials from the same seed, one rank per
  * process. Each process uses the worst verdict of all processes, so that all processes

@@ -1,8 +1,7 @@
 /* registry.c -- finds the checks that the linker collected, and loads variants from
  * shared objects. ref/core/variants.c finds the variants linked into this program.
  *
- * Book: CONTRIBUTING.md, "Adding".  Checked by: tests/judge/self_cases.c.
- * Next: report.c. */
+ * Book: CONTRIBUTING.md, "Adding". */
 #include "judge.h"
 #include <dlfcn.h>
 #include <err.h>

@@ -1,6 +1,6 @@
 /* report.c -- counts failures, prints the closing lines and computes the exit status.
  *
- * Book: CONTRIBUTING.md.  Checked by: tests/cli/lies.sh.  Next: core.c. */
+ * Book: CONTRIBUTING.md. */
 #include "judge.h"
 #include <stdarg.h>
 #include <string.h>

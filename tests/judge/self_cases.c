@@ -1,7 +1,6 @@
 /* self_cases.c -- tests the judge's lists of cases and the inputs drawn for cases.
  *
- * Book: CONTRIBUTING.md, "How the judge works".  Checked by: itself.
- * Next: self_limits.c. */
+ * Book: CONTRIBUTING.md, "How the judge works". */
 #include "paths.h"
 #include "trial.h"
 

@@ -1,6 +1,6 @@
 /* self_limits.c -- tests the errors and limits that the judge computes for slices.
  *
- * Book: CONTRIBUTING.md, "How the judge works".  Checked by: itself.  Next: check.c. */
+ * Book: CONTRIBUTING.md, "How the judge works". */
 #include "isolation.h"
 #include "tolerance.h"
 #include "trial.h"

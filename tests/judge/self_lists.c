@@ -1,7 +1,6 @@
 /* self_lists.c -- tests that the judge's cases reject mistakes that once passed.
  *
- * Book: CONTRIBUTING.md, "How the judge works".  Checked by: itself.
- * Next: self_cases.c.
+ * Book: CONTRIBUTING.md, "How the judge works".
  *
  * Each mistake was once in a kernel that passed the judge. A plant, a variant with one
  * mistake, is rejected like a mutant: by a value whose error exceeds the limit. Two

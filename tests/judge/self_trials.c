@@ -1,7 +1,6 @@
 /* self_trials.c -- tests that each plant (see plants.h) gets the expected verdict.
  *
- * Book: CONTRIBUTING.md, "How the judge works".  Checked by: itself.
- * Next: self_lists.c.
+ * Book: CONTRIBUTING.md, "How the judge works".
  *
  * Most plants run twice: in host memory, and in memory marked as GPU memory, where all
  * arrays of a rank are in one allocation. */

@@ -1,6 +1,6 @@
 /* tolerance.h -- the table of tolerances as a C array.
  *
- * Book: chapter 19.  Checked by: tests/judge/self_limits.c.  Next: check.c. */
+ * Book: chapter 19. */
 #ifndef KCP_TOLERANCE_H
 #define KCP_TOLERANCE_H
 

@@ -1,8 +1,6 @@
 /* traffic.c -- compares the references' message and byte counts with the formulas.
  *
- * Book: chapter 07.  Checked by: every case of stages 08, 13, 15 and 16.
- * Next: ../07_merge/checks.c, which compares the formulas with counts made
- * token by token.
+ * Book: chapter 07.
  *
  * In stages 15 and 16 backward repeats forward's exchange. Ranks also gather rows per
  * segment: parameter gradients and, if stage 15 drops tokens, o or o's gradient. */

@@ -1,7 +1,6 @@
 /* trial.c -- fills each rank's arguments, runs the variant, and fetches the results.
  *
- * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_trials.c.
- * Next: verdict.c. */
+ * Book: CONTRIBUTING.md, "How the judge works". */
 #include "isolation.h"
 #include "paths.h"
 #include "trial.h"

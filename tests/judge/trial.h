@@ -1,7 +1,6 @@
 /* trial.h -- a trial: R ranks, each with arguments and buffers.
  *
- * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_trials.c.
- * Next: rank_args.c (fills a rank), trial.c (runs ranks), expected.c, verdict.c. */
+ * Book: CONTRIBUTING.md, "How the judge works". */
 #ifndef KCP_TRIAL_H
 #define KCP_TRIAL_H
 

@@ -1,7 +1,6 @@
 /* verdict.c -- computes a verdict: the worst error, its position, and a map of errors.
  *
- * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/judge/self_trials.c.
- * Next: core.c. */
+ * Book: CONTRIBUTING.md, "How the judge works". */
 #include "trial.h"
 #include <math.h>
 #include <stdlib.h>

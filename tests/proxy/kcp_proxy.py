@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
 """kcp_proxy.py -- finds missing proxy fences in the kernels' PTX.
 
-Book: chapter 18.  Checked by: itself with --plant, which removes fences.
-Next: ../proxy.mk.
+Book: chapter 18.
 
     kcp_proxy.py BUILD [--plant | --print]     after make has compiled the PTX
 

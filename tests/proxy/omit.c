@@ -1,7 +1,6 @@
 /* omit.c -- judges a kernel on one case, each time without another of its waits.
  *
- * Book: chapter 18, "Real world".  Checked by: omit.py, which starts this program.
- * Next: ../../cuda/tile/omit.cuh.
+ * Book: chapter 18, "Real world".
  *
  * Usage: kcp-check-omit STAGE VARIANT CASE RUNS LIMIT. Reads places (omit.cuh) from
  * stdin, one per line, and prints a line "place, verdict, reason" for each. Place

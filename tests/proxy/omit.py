@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
 # omit.py -- leaves out each wait of the kernels in turn; the judge must see each one.
 #
-# Book: chapter 18, "Real world".  Checked by: itself: with no place left out, every case
-# must pass.  Next: omit.c.
+# Book: chapter 18, "Real world".
 #
 #   make build/kcp-check-omit && python3 tests/proxy/omit.py [BUILD]      writes OUT/omit.tsv
 #

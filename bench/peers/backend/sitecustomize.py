@@ -1,7 +1,6 @@
 """sitecustomize.py -- installs kcp_torch's backend in processes that FLA's tests start.
 
-Book: chapter 19.  Checked by: verdicts.py, which looks for the backend in their logs.
-Next: ../rounded_keys.py.
+Book: chapter 19.
 
 FLA's tests start ranks by multiprocessing. In these processes pytest's option -p has no effect,
 but Python runs this file when it starts, if this folder is in PYTHONPATH.

@@ -1,7 +1,6 @@
 """verdicts.py -- pytest plugin that installs kcp_torch's backend and counts passed tests.
 
-Book: chapter 19.  Checked by: the log of a test, which has "-> kcp" if FLA chose kcp_torch's
-kernels; without these words a passed test counts for other kernels.  Next: sitecustomize.py.
+Book: chapter 19.
 
 FLA logs the chosen backend once per process. With this plugin, FLA logs the backend once per test.
 """

@@ -2,8 +2,7 @@
 python tests/kcp_check.py forward:run --stage 08 --numpy --storage bf16
 python tests/kcp_check.py forward:run_ranks --stage 08 --numpy --storage bf16 --cp 2
 
-Book: users.md, "Prove your kernel in an hour".  Checked by: tests/cli/plugins.sh.
-Next: h0.c.
+Book: users.md, "Prove your kernel in an hour".
 """
 import numpy as np
 

@@ -1,7 +1,6 @@
 /* h0.c -- a variant of stage 12 in C, built outside this repository.
  *
  * Book: CONTRIBUTING.md, "Kernels written elsewhere".
- * Checked by: tests/cli/plugins.sh.  Next: h0.rs.
  * To judge: cc -shared -fPIC -Iref h0.c -o h0.so; kcp-check --variant ./h0.so */
 #include "kcp.h"
 #include <string.h>

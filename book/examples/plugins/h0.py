@@ -1,7 +1,6 @@
 """h0.py -- h0.c in Python: python tests/kcp_check.py h0:run --stage 12 --numpy
 
-Book: CONTRIBUTING.md, "Kernels written elsewhere".  Checked by: tests/cli/plugins.sh.
-Next: ../torch/train.py.
+Book: CONTRIBUTING.md, "Kernels written elsewhere".
 """
 import numpy as np
 

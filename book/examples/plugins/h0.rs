@@ -1,6 +1,6 @@
 // h0.rs -- the same in Rust: rustc --crate-type cdylib -O h0.rs -o h0.so
 // Book: CONTRIBUTING.md, "Kernels written elsewhere".
-// Checked by: tests/cli/plugins.sh.  Next: h0.py. Structs are kcp.h's; n: the ints that
+// Structs are kcp.h's; n: the ints that
 // open one, N, NS, NC, R, r, H, HV, K, V, C, KG, D, Wc, model, pass and so on.
 use std::{os::raw::c_char, ptr::{copy, null, write_bytes}};
 #[repr(C)] pub struct H0 {

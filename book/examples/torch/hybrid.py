@@ -1,7 +1,7 @@
 """hybrid.py -- trains a hybrid model of three KDA layers and one softmax attention
 layer over ranks. The loss does not depend on the number of ranks.
 
-Book: chapter 08.  Checked by: .ci/torch.  Next: train.py.
+Book: chapter 08.
 
   python hybrid.py --text README.md
   torchrun --nproc_per_node=4 hybrid.py --text README.md         one batch over 4 ranks

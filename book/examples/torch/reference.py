@@ -1,7 +1,6 @@
 """reference.py -- prints the docstrings of kcp_torch as Markdown.
 
-Book: users.md, "From PyTorch".  Checked by: make book, which includes its output;
-tests/cli/torch.sh, by --try.
+Book: users.md, "From PyTorch".
 Usage: reference.py           prints the section
        reference.py --try     runs the examples of the docstrings; needs PyTorch
 """

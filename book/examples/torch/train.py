@@ -2,7 +2,7 @@
 context parallelism at once. The loss does not depend on the number of ranks or
 replicas.
 
-Book: chapters 08, 13, 14.  Checked by: tests/cli/torch.sh.  Next: none; copy it.
+Book: chapters 08, 13, 14.
 
   python train.py --text README.md
   torchrun --nproc_per_node=3 train.py --text README.md              one batch, 3 ranks

@@ -1,6 +1,5 @@
 // rows.cuh -- copies arrays between a call and the call that runs for it.
-// Book: chapter 18, "Code: kernels".  Checked by: tests/13_backward/checks.c.
-// Next: v6_adapted.cu.
+// Book: chapter 18, "Code: kernels".
 #ifndef KCP_ADAPTED_ROWS_CUH
 #define KCP_ADAPTED_ROWS_CUH
 

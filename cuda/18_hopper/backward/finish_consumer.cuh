@@ -1,6 +1,5 @@
 // finish_consumer.cuh -- KDA's finishing kernel: the work of a consumer warpgroup.
-// Book: chapter 18, "Code: kernels".  Checked by: tests/13_backward/checks.c.
-// Next: finish_kda_sm90.cu.
+// Book: chapter 18, "Code: kernels".
 #ifndef KCP_FINISH_CONSUMER_CUH
 #define KCP_FINISH_CONSUMER_CUH
 

@@ -1,6 +1,5 @@
 // finish_gate.cuh -- KDA's finishing kernel: the raw gate's decay and gradient.
-// Book: chapter 18, "Code: kernels".  Checked by: tests/13_backward/checks.c.
-// Next: finish_consumer.cuh.
+// Book: chapter 18, "Code: kernels".
 #ifndef KCP_FINISH_GATE_CUH
 #define KCP_FINISH_GATE_CUH
 

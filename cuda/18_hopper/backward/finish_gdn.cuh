@@ -1,6 +1,5 @@
 // finish_gdn.cuh -- GDN's finishing kernel: storage, producer, and gate warps.
-// Book: chapter 18, "Code: kernels".  Checked by: tests/13_backward/checks.c.
-// Next: finish_gdn_sm90.cu.
+// Book: chapter 18, "Code: kernels".
 #ifndef KCP_FINISH_GDN_CUH
 #define KCP_FINISH_GDN_CUH
 

@@ -1,6 +1,5 @@
 // finish_gdn_sm90.cu -- GDN: the gradients of a chunk's raw inputs, except dv.
-// Book: chapter 18, "Code: kernels".  Checked by: tests/13_backward/checks.c.
-// Next: ../../13_backward/v1_stages.cu.
+// Book: chapter 18, "Code: kernels".
 #include "core/split.h"
 #include "finish_gdn.cuh"
 

@@ -1,6 +1,5 @@
 // finish_kda.cuh -- KDA: the gradients of a chunk's raw inputs, except dv.
-// Book: chapter 18, "Code: kernels".  Checked by: tests/13_backward/checks.c.
-// Next: finish_kda_sm90.cu.
+// Book: chapter 18, "Code: kernels".
 #ifndef KCP_FINISH_KDA_CUH
 #define KCP_FINISH_KDA_CUH
 

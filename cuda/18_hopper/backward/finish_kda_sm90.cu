@@ -1,6 +1,5 @@
 // finish_kda_sm90.cu -- KDA: launches the finishing kernel; scratch memory.
-// Book: chapter 18, "Code: kernels".  Checked by: tests/13_backward/checks.c.
-// Next: finish_gdn.cuh.
+// Book: chapter 18, "Code: kernels".
 #include "finish_kda.cuh"
 #include "core/paths.h"
 #include "core/split.h"

@@ -1,6 +1,5 @@
 // finish_producer.cuh -- KDA's finishing kernel: storage, producer, and sum warps.
-// Book: chapter 18, "Code: kernels".  Checked by: tests/13_backward/checks.c.
-// Next: finish_gate.cuh.
+// Book: chapter 18, "Code: kernels".
 //
 // GDN's finishing kernel also uses the first part of this file: iteration over chunks,
 // loads of chunks, named barriers, stores of rows. The second part is only for KDA:

@@ -1,6 +1,5 @@
 // reverse.cuh -- backward: scans the gradient of a head's state in reverse chunk order.
-// Book: chapter 18, "Backward".  Checked by: tests/13_backward/checks.c.
-// Next: scans_sm90.cu.
+// Book: chapter 18, "Backward".
 #ifndef KCP_BACKWARD_REVERSE_CUH
 #define KCP_BACKWARD_REVERSE_CUH
 

@@ -1,6 +1,5 @@
 // scans_sm90.cu -- backward's two scans: of states, and of their gradients in reverse.
-// Book: chapter 18, "Backward".  Checked by: tests/13_backward/checks.c.
-// Next: ../v4_scans_finish_sm90.cu.
+// Book: chapter 18, "Backward".
 #include "reverse.cuh"
 
 // The two scans are independent, so both run in one grid. A block computes 64 WGS

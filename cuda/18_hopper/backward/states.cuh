@@ -1,6 +1,5 @@
 // states.cuh -- backward: recomputes and stores the states of a head before each chunk.
-// Book: chapter 18, "Backward".  Checked by: tests/13_backward/checks.c.
-// Next: reverse.cuh.
+// Book: chapter 18, "Backward".
 #ifndef KCP_BACKWARD_STATES_CUH
 #define KCP_BACKWARD_STATES_CUH
 

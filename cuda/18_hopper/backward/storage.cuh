@@ -1,6 +1,5 @@
 // storage.cuh -- backward from chunk factors: the data that its three kernels share.
-// Book: chapter 18, "Backward".  Checked by: tests/13_backward/checks.c.
-// Next: states.cuh.
+// Book: chapter 18, "Backward".
 #ifndef KCP_BACKWARD_STORAGE_CUH
 #define KCP_BACKWARD_STORAGE_CUH
 

@@ -1,6 +1,5 @@
 // chain.cuh -- the backward in one kernel: the gates, and the recurrence of dS and dv.
-// Book: chapter 18, "Backward in one kernel".  Checked by: tests/13_backward/checks.c.
-// Next: finish.cuh.
+// Book: chapter 18, "Backward in one kernel".
 #ifndef KCP_BACKWARD_ONE_CHAIN_CUH
 #define KCP_BACKWARD_ONE_CHAIN_CUH
 

@@ -1,6 +1,5 @@
 // finish.cuh -- the backward in one kernel: gradients of a step except dv and dbeta.
-// Book: chapter 18, "Backward in one kernel".  Checked by: tests/13_backward/checks.c.
-// Next: v5_steps_sm90.cu.
+// Book: chapter 18, "Backward in one kernel".
 #ifndef KCP_BACKWARD_ONE_FINISH_CUH
 #define KCP_BACKWARD_ONE_FINISH_CUH
 

@@ -1,6 +1,5 @@
 // storage.cuh -- the backward in one kernel: parameters, stages, barriers, copies.
-// Book: chapter 18, "Backward in one kernel".  Checked by: tests/13_backward/checks.c.
-// Next: chain.cuh.
+// Book: chapter 18, "Backward in one kernel".
 #ifndef KCP_BACKWARD_ONE_STORAGE_CUH
 #define KCP_BACKWARD_ONE_STORAGE_CUH
 

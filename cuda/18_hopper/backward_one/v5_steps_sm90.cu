@@ -1,6 +1,5 @@
 // v5_steps_sm90.cu -- KDA's backward in one kernel, one block per head and sequence.
-// Book: chapter 18, "Backward in one kernel".  Checked by: tests/13_backward/checks.c.
-// Next: ../step_record.cuh.
+// Book: chapter 18, "Backward in one kernel".
 #include "cuda/host/mapops.cuh"
 #include "cuda/host/profile_hooks.cuh"
 #include "cuda/host/refused.cuh"

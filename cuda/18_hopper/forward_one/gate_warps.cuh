@@ -1,6 +1,5 @@
 // gate_warps.cuh -- the forward in one kernel: warps that apply the gate (KDA).
-// Book: chapter 18, "Code: kernels".  Checked by: tests/08_forward/mutants.c.
-// Next: inverse_warps.cuh.
+// Book: chapter 18, "Code: kernels".
 #ifndef KCP_FORWARD_ONE_GATE_WARPS_CUH
 #define KCP_FORWARD_ONE_GATE_WARPS_CUH
 

@@ -1,6 +1,5 @@
 // inverse_warps.cuh -- the forward in one kernel: warps that compute A beta of a step.
-// Book: chapter 18, "Code: kernels".  Checked by: tests/08_forward/mutants.c.
-// Next: query_warps.cuh.
+// Book: chapter 18, "Code: kernels".
 #ifndef KCP_FORWARD_ONE_INVERSE_WARPS_CUH
 #define KCP_FORWARD_ONE_INVERSE_WARPS_CUH
 

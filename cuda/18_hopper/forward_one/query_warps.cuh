@@ -1,6 +1,5 @@
 // query_warps.cuh -- the forward in one kernel: warps that compute Aqk and decays.
-// Book: chapter 18, "Code: kernels".  Checked by: tests/08_forward/mutants.c.
-// Next: step_scan.cuh.
+// Book: chapter 18, "Code: kernels".
 #ifndef KCP_FORWARD_ONE_QUERY_WARPS_CUH
 #define KCP_FORWARD_ONE_QUERY_WARPS_CUH
 

@@ -1,6 +1,5 @@
 // step_scan.cuh -- the forward in one kernel: the scan of the state over steps.
-// Book: chapter 18, "Code: kernels".  Checked by: tests/08_forward/mutants.c.
-// Next: v5_one_kernel_sm90.cu.
+// Book: chapter 18, "Code: kernels".
 #ifndef KCP_FORWARD_ONE_STEP_SCAN_CUH
 #define KCP_FORWARD_ONE_STEP_SCAN_CUH
 

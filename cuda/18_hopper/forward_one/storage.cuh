@@ -1,6 +1,5 @@
 // storage.cuh -- the forward in one kernel: its pipeline stages, barriers and loads.
-// Book: chapter 18, "Code: kernels".  Checked by: tests/08_forward/mutants.c.
-// Next: gate_warps.cuh.
+// Book: chapter 18, "Code: kernels".
 #ifndef KCP_FORWARD_ONE_STORAGE_CUH
 #define KCP_FORWARD_ONE_STORAGE_CUH
 

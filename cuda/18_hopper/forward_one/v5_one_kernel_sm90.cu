@@ -1,6 +1,5 @@
 // v5_one_kernel_sm90.cu -- the whole forward in one kernel, one block per head.
-// Book: chapter 18, "Code: kernels".  Checked by: tests/08_forward/mutants.c.
-// Next: step_scan.cuh.
+// Book: chapter 18, "Code: kernels".
 #include "cuda/host/profile_hooks.cuh"
 #include "cuda/host/workspace.cuh"
 #include "core/paths.h"

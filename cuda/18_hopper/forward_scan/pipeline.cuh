@@ -1,6 +1,5 @@
 // pipeline.cuh -- shared storage, pipelines and producer warps of the scans.
-// Book: chapter 18, "Code: kernels".  Checked by: tests/08_forward/mutants.c.
-// Next: products.cuh.
+// Book: chapter 18, "Code: kernels".
 //
 // A block reads factors (chunk_factors.cuh defines k~, A, kg, Aqk) through up to four
 // pipelines, each with separate stages and mbarriers: K (k~ and rows of v), A (A beta,

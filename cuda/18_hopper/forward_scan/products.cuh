@@ -1,6 +1,5 @@
 // products.cuh -- products of a consumer warpgroup with chunk factors.
-// Book: chapter 18, "Code: kernels".  Checked by: tests/08_forward/mutants.c.
-// Next: scan_sm90.cu.
+// Book: chapter 18, "Code: kernels".
 #ifndef KCP_SCAN_PRODUCTS_CUH
 #define KCP_SCAN_PRODUCTS_CUH
 

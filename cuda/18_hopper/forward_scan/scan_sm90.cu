@@ -1,6 +1,5 @@
 // scan_sm90.cu -- the scan: updates a head's state with the factors of its chunks.
-// Book: chapter 18, "Code: kernels".  Checked by: tests/08_forward/mutants.c.
-// Next: ../maps/maps_sm90.cu.
+// Book: chapter 18, "Code: kernels".
 #include "staged_stores.cuh"
 
 // ---- stores o to global memory

@@ -1,7 +1,5 @@
 // staged_stores.cuh -- h and v_new of a scan, staged in tiles and stored by TMA.
 // Book: chapter 18, "Backward".
-// Checked by: tests/08_forward/mutants.c, tests/13_backward/checks.c.
-// Next: scan_sm90.cu; ../backward/states.cuh.
 #ifndef KCP_SCAN_STAGED_STORES_CUH
 #define KCP_SCAN_STAGED_STORES_CUH
 

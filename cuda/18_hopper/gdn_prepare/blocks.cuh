@@ -1,6 +1,5 @@
 // blocks.cuh -- GDN: shared storage, loads, products of rows in 16x16 blocks.
-// Book: chapter 18, "Code: kernels".  Checked by: tests/08_forward/mutants.c.
-// Next: chunk_prepare_sm90.cu.
+// Book: chapter 18, "Code: kernels".
 #ifndef KCP_GDN_BLOCKS_CUH
 #define KCP_GDN_BLOCKS_CUH
 

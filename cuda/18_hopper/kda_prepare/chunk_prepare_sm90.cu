@@ -1,6 +1,5 @@
 // chunk_prepare_sm90.cu -- KDA: the factors of a chunk from its raw rows.
-// Book: chapter 18, "Code: kernels".  Checked by: tests/08_forward/mutants.c.
-// Next: ../gdn_prepare/blocks.cuh.
+// Book: chapter 18, "Code: kernels".
 #include "core/split.h"
 #include "rows.cuh"
 

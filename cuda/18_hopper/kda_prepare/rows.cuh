@@ -1,6 +1,5 @@
 // rows.cuh -- KDA: shared storage, TMA loads of rows, conversion of rows to factors.
-// Book: chapter 18, "Code: kernels".  Checked by: tests/08_forward/mutants.c.
-// Next: chunk_prepare_sm90.cu.
+// Book: chapter 18, "Code: kernels".
 #ifndef KCP_KDA_ROWS_CUH
 #define KCP_KDA_ROWS_CUH
 

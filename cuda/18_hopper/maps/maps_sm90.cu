@@ -1,6 +1,5 @@
 // maps_sm90.cu -- computes the maps (M, h_ext) of chapter 05 from chunk factors.
 // Book: chapter 18, "Code: kernels"; chapter 05.
-// Checked by: tests/08_forward/mutants.c.  Next: ../v3_prepare_scan_workspace.cuh.
 //
 // A stretch is a segment, or a strip (part) of a segment. If S is the state before a
 // stretch, M S + h_ext is the state after. A scan from S = 0 (or S = h0, if the

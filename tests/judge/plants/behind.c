@@ -1,7 +1,6 @@
 /* behind.c -- a backward that changes outputs of the forward that ran before it.
  *
- * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/cli/lies.sh.
- * Next: tests/judge/self_trials.c.
+ * Book: CONTRIBUTING.md, "How the judge works".
  *
  * WRONG=1 changes one element of o; WRONG=2 writes one element past the end of ht. The
  * judge must reject both mistakes, because it checks o and ht after the backward. */

@@ -1,7 +1,6 @@
 /* comm.c -- layers with wrong communication, selected by -DWRONG=name.
  *
- * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/cli/wrong_comm.sh:
- * HONEST passes, the others fail.  Next: liar.c.
+ * Book: CONTRIBUTING.md, "How the judge works".
  *
  * This file changes the judge's communicator for one built-in variant, which
  * -DSTAGE='"stage"' and -DLAYER='"name"' select. */

@@ -1,7 +1,6 @@
 /* liar.c -- variants of stage 07 that crash, hang or misbehave; -DLIE=name selects one.
  *
- * Book: CONTRIBUTING.md, "How the judge works".  Checked by: tests/cli/lies.sh,
- * which has the expected exit status of each name.  Next: tests/judge/isolation.c. */
+ * Book: CONTRIBUTING.md, "How the judge works". */
 #define _GNU_SOURCE
 #include "kcp.h"
 #include "ref.h"

@@ -1,6 +1,6 @@
 """kcp_torch -- KDA and Gated DeltaNet over ranks for PyTorch, computed by libkcp.so.
 
-Book: chapter 08.  Checked by: tests/cli/torch.sh.  Next: library.py.
+Book: chapter 08.
 """
 from . import ops
 from .chunk import chunk_gated_delta_rule, chunk_kda

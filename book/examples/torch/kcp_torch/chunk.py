@@ -1,6 +1,6 @@
 """chunk.py -- chunk_kda and chunk_gated_delta_rule, with FLA's signatures.
 
-Book: chapters 08, 13.  Checked by: tests/cli/torch.sh.  Next: conv.py.
+Book: chapters 08, 13.
 
 Each rank has a copy of A_log, dt_bias and the initial state. The gradients of a copy
 come from its rank's tokens only, so the caller must sum gradients over ranks. With

@@ -1,6 +1,6 @@
 """conv.py -- the short convolution, with FLA's signature.
 
-Book: chapter 14.  Checked by: tests/cli/torch.sh.  Next: ops.py.
+Book: chapter 14.
 """
 import functools
 from typing import Any, Optional, Tuple

@@ -1,6 +1,6 @@
 """core.py -- prepares calls of the library, once per set of sizes and options.
 
-Book: chapters 08, 13, 14.  Checked by: tests/cli/torch.sh.  Next: chunk.py.
+Book: chapters 08, 13, 14.
 
 Two calls with equal sizes and options differ only in the addresses of their arrays, so
 the args struct is prepared once and copied. On a GPU all work is enqueued on the

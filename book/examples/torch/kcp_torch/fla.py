@@ -1,8 +1,7 @@
 """fla.py -- a backend for flash-linear-attention (FLA). After `import kcp_torch.fla`,
 FLA's chunk_kda and chunk_gated_delta_rule run on libkcp, also with FLA's cp_context.
 
-Book: chapter 19.  Checked by: tests/cli/torch_fla.py with FLA's wheels; FLA's own
-tests on GPUs, recorded in bench/results (bench/peers/fla_tests.sh).  Next: ../train.py.
+Book: chapter 19.
 
 FLA 0.6.0 or newer is needed: 0.5.0 and 0.5.1 have no dispatcher for GDN, and in 0.5.2
 torch.compiler.disable bypasses the dispatcher. The import makes one call of each

@@ -1,7 +1,7 @@
 """groups.py -- makes struct kcp_comm, the library's communicator, from a process group;
 defines the context of context parallelism (CP).
 
-Book: chapter 20.  Checked by: tests/cli/torch.sh.  Next: chunk.py.
+Book: chapter 20.
 
 On CPUs each function of kcp_comm calls torch.distributed, so that any backend for host
 memory works. On GPUs, if PyTorch gives the address of the group's NCCL communicator,

@@ -1,6 +1,6 @@
 """library.py -- loads libkcp.so by ctypes, and reads the layout of its structs.
 
-Book: chapter 08.  Checked by: tests/cli/torch.sh.  Next: groups.py.
+Book: chapter 08.
 
 This file has no copy of a struct of kcp.h. Functions of the library return sizes,
 offsets, types and enum values by name; a table lists the arrays of each stage. So

@@ -1,7 +1,6 @@
 """ops.py -- defines layer and convolution as custom ops, which torch.compile can trace.
 
-Book: chapter 08.  Checked by: tests/cli/torch.sh, where PyTorch is 2.4 or newer.
-Next: ../train.py.
+Book: chapter 08.
 
 An op takes tensors and a string; a forward op also takes a bool. The string is a tuple
 of the call's other arguments and the process group's name. The fake kernels return the

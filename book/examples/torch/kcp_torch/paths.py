@@ -1,6 +1,6 @@
 """paths.py -- selects types and chunk size of a call on a GPU, and names slow kernels.
 
-Book: chapter 08, "Paths".  Checked by: tests/cli/torch_check.py.  Next: chunk.py.
+Book: chapter 08, "Paths".
 
 kcp_layer_plain searches the library's table of paths (ref/core/paths.def, kcp-check
 --paths) for a call's options, types and sizes of heads. It reads no tokens, so all
