@@ -3,11 +3,13 @@
 #include "cuda/tile/warpgroup_store.cuh"
 #include "cuda/host/stages_v2.cuh"
 
-// If h and v_new are stored, v3 is bound by the load-store unit. A warp's store covers
-// 32 bytes per row, and the unit processes one row at a time, so stores take 3000
-// cycles per step. Here a store covers 128 bytes per row. Bound: memory, 136 KiB per
-// step, or 96 KiB without o (chapter 13). The flops take 1.02 us, as in v3. Each step
-// has one block-wide barrier, after its chunk arrived and the previous chunk was read.
+// In v2, each of eight warps reads all of w, qg, kg and Aqk from shared memory. Here
+// the tensor core reads these tiles once per 64 columns: 6 C K V + 2 C^2 V flops (7.3
+// MFLOP) per chunk, 1.02 us of an SM at its peak. In v2, a warp's store of h or v_new
+// covers 32 bytes per row, and the load-store unit processes one row at a time, so
+// stores take 3000 cycles per step. Here a store covers 128 bytes per row. Bound:
+// memory, 136 KiB per step, or 96 KiB without o. Each step has one block-wide barrier,
+// after its chunk arrived and the previous chunk was read.
 enum { W, KG, U, QG, TENSORS };
 
 struct tiles {
@@ -151,8 +153,7 @@ static int chunk_v4_rows_launch(const struct kcp_chunk *a)
     return launched();
 }
 
-// v3 prefetches two chunks, and is therefore faster unless both h and v_new are stored.
-// Only chapter 13 omits o.
+// Only calls that store h and v_new run this kernel. Backward omits o.
 int v4_chunk(void *args)
 {
     const struct kcp_chunk *a = (const struct kcp_chunk *)args;

@@ -1,6 +1,7 @@
 // v4_scans_finish_sm90.cu -- the backward from chunk factors: two scans, then finish.
 // Book: chapter 18, "Backward".
 #include "v4_scans_finish_workspace.cuh"
+#include "cuda/host/realigned.cuh"
 
 static const struct kcp_path *path_of(const struct kcp_backward *a)
 {
@@ -170,20 +171,30 @@ static int run_factors(const struct kcp_backward *args, const struct kcp_path *p
     return status ? status : launched();
 }
 
+// Forward checked that the raw inputs are aligned. Other arrays may need copies.
 static int run(void *args)
 {
-    const struct kcp_backward *a = (const struct kcp_backward *)args;
-    const struct kcp_path *path = path_of(a);
-    if (!a->plan || !a->saved) return KCP_BAD;
-    return path ? run_factors(a, path) : KCP_NA;
+    struct kcp_backward a = *(const struct kcp_backward *)args;
+    const struct kcp_path *path = path_of(&a);
+    const size_t given = a.work_bytes;
+    if (!a.plan || !a.saved) return KCP_BAD;
+    if (!path) return KCP_NA;
+    const struct realigned r = realign(&a);
+    if (r.used > given) return KCP_BAD;
+    copy_realigned(&r, 0, a.stream);
+    const int status = run_factors(&a, path);
+    if (!status) copy_realigned(&r, 1, a.stream);
+    return status ? status : launched();
 }
 
 static size_t work(const void *args)
 {
-    const struct kcp_backward *a = (const struct kcp_backward *)args;
-    const struct kcp_path *path = path_of(a);
+    struct kcp_backward a = *(const struct kcp_backward *)args;
+    const struct kcp_path *path = path_of(&a);
     struct factors_backward f;
-    return path ? place_backward(&f, a, path) : 0;
+    if (!path) return 0;
+    const struct realigned r = realign(&a);
+    return r.used + place_backward(&f, &a, path);
 }
 
 KCP_VARIANT(backward_v4_scans_finish) = {

@@ -28,7 +28,6 @@ static const struct stage_kernel stage_kernels[] = {
     { "10", "v1_column", v1_wy_backward<bf16>, v1_wy_backward_work },
     { "11", "v2_pieces", v2_merge_backward, NULL },
 #ifdef KCP_HOPPER
-    { "04", "v3_group_sm90", v3_chunk, NULL },
     { "04", "v4_rows_sm90", v4_chunk, NULL },
     { "05", "v3_group_sm90", v3_affine, NULL },
     { "09", "v3_rows_sm90", v3_chunk_backward, NULL },

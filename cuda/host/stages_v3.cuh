@@ -4,7 +4,6 @@
 #define KCP_STAGES_V3_CUH
 
 // These bf16 functions return KCP_NA for shapes that only v2 supports.
-int v3_chunk(void *args);
 int v3_affine(void *args);
 int v3_merge_backward(void *args);
 int v4_chunk(void *args);

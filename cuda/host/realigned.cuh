@@ -1,12 +1,12 @@
 // realigned.cuh -- copies unaligned arrays of a backward call to aligned memory.
-// Book: chapter 13, "Code: kernels".
+// Book: chapter 18, "Backward".
 #include "cuda/tile/device.cuh"
 #include "checked.h"
 #include "ref.h"
 
-// The tensor-core kernels access 16 bytes at once. A caller's array that is not aligned
-// to 16 bytes is copied to the workspace before the kernels run. An output is also
-// copied back afterwards. Index tables may have any alignment.
+// The kernels of chapter 18 access 16 bytes at once. A caller's array that is not
+// aligned to 16 bytes is copied to the workspace before the kernels run. An output is
+// also copied back afterwards. Index tables may have any alignment.
 struct realigned {
     int count;
     struct { void *theirs, *ours; size_t bytes; int out; } at[24];
