@@ -11,7 +11,7 @@ include book/compute.mk
 # Chapters in reading order, by parts. idea.md is first; users, models, labs, staff and compute are last.
 page        = $(basename $(notdir $(wildcard $(addprefix book/,$(addsuffix -*.md,$1)))))
 part1      := $(call page,00 01 02 03 04 05 06 07 08 09 10 11 12 13)
-part2      := $(call page,17 T 18)
+part2      := $(call page,17 T 18 18b 18c)
 part3      := $(call page,14 20)
 part4      := $(call page,15 16 19 A B)
 chapters   := idea $(part1) $(part2) $(part3) $(part4) users models labs staff $(if $(wasm_has),compute)

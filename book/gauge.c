@@ -1,6 +1,6 @@
 /* gauge.c -- runs the worked example; scales the state as the one-kernel forward does.
  *
- * Book: chapter 18, "One gauge for scores and state". */
+ * Book: chapter 18b. */
 #include "example.h"
 
 enum { STEP = 2 };

@@ -154,7 +154,7 @@ static void issue(struct block_copies *q, struct block_copy one)
 void block_async(struct block_copies *q, double *to, const double *from, int64_t stride,
                  int rows, int columns)
 {
-    issue(q, (struct block_copy){ to, from, stride, rows, columns, q->group, NULL });
+    issue(q, (struct block_copy){ to, from, stride, rows, columns, q->group, 0, NULL });
 }
 
 void block_commit(struct block_copies *q)
@@ -170,7 +170,13 @@ void block_wait(struct block_copies *q, int n)
 void block_tma(struct block_copies *q, double *to, const double *from, int64_t stride,
                int rows, int columns, struct block_barrier *full)
 {
-    issue(q, (struct block_copy){ to, from, stride, rows, columns, 0, full });
+    issue(q, (struct block_copy){ to, from, stride, rows, columns, 0, 0, full });
+}
+
+void block_async_arrive(struct block_copies *q, double *to, const double *from,
+                        int columns, struct block_barrier *full)
+{
+    issue(q, (struct block_copy){ to, from, 0, 1, columns, 0, 1, full });
 }
 
 void block_carry_out(struct block_copies *q, int which)
@@ -182,7 +188,8 @@ void block_carry_out(struct block_copies *q, int which)
     q->n--;
     memmove(q->copy + which, q->copy + which + 1, sizeof one * (q->n - which));
     if (!one.full) return;
-    one.full->bytes -= 2 * (int64_t)one.rows * one.columns;
+    one.full->arrived += one.arrivals;
+    one.full->bytes -= one.arrivals ? 0 : 2 * (int64_t)one.rows * one.columns;
     end_phase(one.full);
 }
 

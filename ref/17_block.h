@@ -60,7 +60,7 @@ struct block_copy {
     double *to;
     const double *from;
     int64_t stride;
-    int rows, columns, group;
+    int rows, columns, group, arrivals;
     struct block_barrier *full;
 };
 struct block_copies { struct block_copy copy[BLOCK_COPIES]; int n, group; };
@@ -78,6 +78,11 @@ void block_wait(struct block_copies *q, int n);
 void block_tma(struct block_copies *q, double *to, const double *from, int64_t stride,
                int rows, int columns, struct block_barrier *full);
 void block_carry_out(struct block_copies *q, int which);
+
+/* A lane's cp.async of one row, then cp.async.mbarrier.arrive.noinc: when the copy
+ * completes, `full` gets one arrival and no bytes. */
+void block_async_arrive(struct block_copies *q, double *to, const double *from,
+                        int columns, struct block_barrier *full);
 
 /* Runs roles 0 .. roles - 1 over chunks 0 .. chunks - 1, interleaved with the copy
  * engine. step(m, role, i) returns 1 if `role` has finished chunk i, or 0 if `role`

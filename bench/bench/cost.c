@@ -1,6 +1,6 @@
 /* cost.c -- lower bounds for the bytes and operations of a stage.
  *
- * Book: chapter 18, "The idea: three floors". */
+ * Book: chapter 18, "Three floors". */
 #include "bench.h"
 #include <string.h>
 

@@ -1,5 +1,5 @@
 // chunk_factors.cuh -- chunk factors, which chunk_prepare writes and the scan reads.
-// Book: chapter 18, "Code: kernels".
+// Book: chapter 18.
 #ifndef KCP_CHUNK_FACTORS_CUH
 #define KCP_CHUNK_FACTORS_CUH
 

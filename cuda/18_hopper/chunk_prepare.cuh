@@ -1,5 +1,5 @@
 // chunk_prepare.cuh -- the gate and a chunk's inverse, code shared by KDA and GDN.
-// Book: chapter 18, "Code: kernels".
+// Book: chapter 18.
 #ifndef KCP_CHUNK_PREPARE_CUH
 #define KCP_CHUNK_PREPARE_CUH
 

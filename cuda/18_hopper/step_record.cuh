@@ -1,5 +1,5 @@
 // step_record.cuh -- what the one-kernel forward saves per step for its backward.
-// Book: chapter 18, "Backward".
+// Book: chapter 18c, "One kernel".
 #ifndef KCP_STEP_RECORD_CUH
 #define KCP_STEP_RECORD_CUH
 

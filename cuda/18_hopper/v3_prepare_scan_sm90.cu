@@ -1,5 +1,5 @@
 // v3_prepare_scan_sm90.cu -- the forward: chunk_prepare, maps, scan.
-// Book: chapter 18, "Code: kernels".
+// Book: chapters 18 and 18b.
 #include "v3_prepare_scan_workspace.cuh"
 
 // Returns the row of the table of paths (ref/core/paths.def) that accepts this call, or

@@ -1,5 +1,5 @@
 // v3_prepare_scan_workspace.cuh -- workspace and index arrays of v3_prepare_scan.
-// Book: chapter 18, "Code: kernels".
+// Book: chapter 18.
 #ifndef KCP_V3_PREPARE_SCAN_WORKSPACE_CUH
 #define KCP_V3_PREPARE_SCAN_WORKSPACE_CUH
 

@@ -1,5 +1,5 @@
 // v4_scans_finish_sm90.cu -- the backward from chunk factors: two scans, then finish.
-// Book: chapter 18, "Backward".
+// Book: chapter 18c.
 #include "v4_scans_finish_workspace.cuh"
 #include "cuda/host/realigned.cuh"
 

@@ -1,5 +1,5 @@
 // v4_scans_finish_workspace.cuh -- the workspace and jobs of v4_scans_finish.
-// Book: chapter 18, "Backward".
+// Book: chapter 18c.
 #ifndef KCP_V4_SCANS_FINISH_WORKSPACE_CUH
 #define KCP_V4_SCANS_FINISH_WORKSPACE_CUH
 

@@ -1,5 +1,5 @@
 // split_sequence.cuh -- cuts segments into strips if (segment, head) pairs are few.
-// Book: chapter 18, "Fill the processors".
+// Book: chapter 18b, "Few heads".
 #ifndef KCP_SPLIT_SEQUENCE_CUH
 #define KCP_SPLIT_SEQUENCE_CUH
 

@@ -1,5 +1,5 @@
 // split_sequence_fold.cuh -- one kernel computes the state at the start of every strip.
-// Book: chapter 18, "Fill the processors".
+// Book: chapter 18b, "Few heads".
 #ifndef KCP_SPLIT_SEQUENCE_FOLD_CUH
 #define KCP_SPLIT_SEQUENCE_FOLD_CUH
 

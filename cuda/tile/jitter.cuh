@@ -1,5 +1,5 @@
 // jitter.cuh -- random sleeps for a build that exposes races (no code in other builds).
-// Book: chapter 18, "Real world".
+// Book: users.md, "Find a race".
 //
 // With KCP_JITTER defined, most waits, arrivals, copies and barriers of cuda/tile/
 // sleep at random, each warp separately. A warp that lacks a wait then reads data that

@@ -1,5 +1,5 @@
 // omit.cuh -- a build in which one wait, arrival, fence or barrier can be left out.
-// Book: chapter 18, "Real world".
+// Book: users.md, "Find a race".
 //
 // With KCP_OMIT defined, each use of a function that waits, arrives or orders memory is
 // a place. Its number is a hash of the function's name, the file and the line. At run

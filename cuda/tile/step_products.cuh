@@ -1,5 +1,5 @@
 // step_products.cuh -- wgmma for steps of 32 tokens, loads from 32-bit addresses.
-// Book: chapter 18, "Code: kernels".
+// Book: chapter 18b.
 #ifndef KCP_TILE_STEP_PRODUCTS_CUH
 #define KCP_TILE_STEP_PRODUCTS_CUH
 

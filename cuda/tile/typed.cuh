@@ -1,5 +1,5 @@
 // typed.cuh -- loads of numbers whose type is known only at run time.
-// Book: chapter 18, "Code: kernels".
+// Book: chapter 18.
 #ifndef KCP_TILE_TYPED_CUH
 #define KCP_TILE_TYPED_CUH
 

@@ -1,6 +1,6 @@
 /* launch.c -- computes how the kernels of chapter 18 are launched for a call.
  *
- * Book: chapter 18, "Fill the processors". */
+ * Book: chapter 18b, "Few heads". */
 #include "paths.h"
 #include "split.h"
 

@@ -1,6 +1,6 @@
 /* machine.h -- measured times, from which split.h computes where to cut a sequence.
  *
- * Book: chapter 18, "Fill the processors".
+ * Book: chapter 18b, "Few heads".
  *
  * The times were measured on one H200 (sm_90a, CUDA 13.0), with chunks of 64 tokens and
  * K = V = 128, and are used for all GPUs. A cut changes results only by rounding. */

@@ -1,6 +1,6 @@
 /* records.h -- the records of the saved block of format "steps".
  *
- * Book: chapter 18, "Backward". */
+ * Book: chapter 18c. */
 #ifndef KCP_RECORDS_H
 #define KCP_RECORDS_H
 

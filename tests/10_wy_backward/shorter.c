@@ -1,6 +1,6 @@
 /* shorter.c -- computes chapter 10's gradients, with a shorter formula for the adjoint
  * of (I + L)^-1.
- * Book: chapter 18, "Backward".
+ * Book: chapter 18c.
  *
  * The formula uses A^T dU instead of dA, w and u, but divides by beta. Chapter 13's
  * mutants therefore keep |beta| at 2^-40 or more (flag FLOOR). Sums over pairs of

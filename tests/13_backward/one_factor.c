@@ -1,6 +1,6 @@
 /* one_factor.c -- computes backward, but a decay factor between steps underflows to 0.
  *
- * Book: chapter 18, "Backward".
+ * Book: chapter 18c, "One kernel".
  * The mutant imitates a kernel that computes steps of 32 rows from last to first. The
  * kernel stores X = 2^(E - a) dS for dS at a step's end. E is the sum of the step's
  * log2 decays, a the sum up to row 15 and G the sum up to any row. A term of X is

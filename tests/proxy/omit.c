@@ -1,6 +1,6 @@
 /* omit.c -- judges a kernel on one case, each time without another of its waits.
  *
- * Book: chapter 18, "Real world".
+ * Book: users.md, "Find a race".
  *
  * Usage: kcp-check-omit STAGE VARIANT CASE RUNS LIMIT. Reads places (omit.cuh) from
  * stdin, one per line, and prints a line "place, verdict, reason" for each. Place

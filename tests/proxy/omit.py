@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # omit.py -- leaves out each wait of the kernels in turn; the judge must see each one.
 #
-# Book: chapter 18, "Real world".
+# Book: users.md, "Find a race".
 #
 #   make build/kcp-check-omit && python3 tests/proxy/omit.py [BUILD]      writes OUT/omit.tsv
 #

@@ -1,5 +1,5 @@
 // rows.cuh -- copies arrays between a call and the call that runs for it.
-// Book: chapter 18, "Code: kernels".
+// Book: chapter 18.
 #ifndef KCP_ADAPTED_ROWS_CUH
 #define KCP_ADAPTED_ROWS_CUH
 

@@ -1,5 +1,5 @@
 // v6_adapted.cu -- calls of other sizes, by the fast kernels and copies of arrays.
-// Book: chapter 18, "Code: kernels".
+// Book: chapter 18.
 //
 // kcp_adapt (ref/core/adapt.c) returns the call that runs: value heads of more than 128
 // columns become several heads, and K and V are padded to 64 or 128. The workspace has

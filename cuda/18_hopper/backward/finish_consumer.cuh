@@ -1,5 +1,5 @@
 // finish_consumer.cuh -- KDA's finishing kernel: the work of a consumer warpgroup.
-// Book: chapter 18, "Code: kernels".
+// Book: chapter 18c.
 #ifndef KCP_FINISH_CONSUMER_CUH
 #define KCP_FINISH_CONSUMER_CUH
 

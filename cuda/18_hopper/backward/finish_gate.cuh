@@ -1,5 +1,5 @@
 // finish_gate.cuh -- KDA's finishing kernel: the raw gate's decay and gradient.
-// Book: chapter 18, "Code: kernels".
+// Book: chapter 18c.
 #ifndef KCP_FINISH_GATE_CUH
 #define KCP_FINISH_GATE_CUH
 

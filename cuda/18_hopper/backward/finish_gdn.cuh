@@ -1,5 +1,5 @@
 // finish_gdn.cuh -- GDN's finishing kernel: storage, producer, and gate warps.
-// Book: chapter 18, "Code: kernels".
+// Book: chapter 18c.
 #ifndef KCP_FINISH_GDN_CUH
 #define KCP_FINISH_GDN_CUH
 

@@ -1,5 +1,5 @@
 // finish_gdn_sm90.cu -- GDN: the gradients of a chunk's raw inputs, except dv.
-// Book: chapter 18, "Code: kernels".
+// Book: chapter 18c.
 #include "core/split.h"
 #include "finish_gdn.cuh"
 

@@ -1,5 +1,5 @@
 // finish_kda.cuh -- KDA: the gradients of a chunk's raw inputs, except dv.
-// Book: chapter 18, "Code: kernels".
+// Book: chapter 18c.
 #ifndef KCP_FINISH_KDA_CUH
 #define KCP_FINISH_KDA_CUH
 

@@ -1,5 +1,5 @@
 // finish_kda_f16_sm90.cu -- KDA: the finishing kernel for gates of fp16.
-// Book: chapter 18, "Code: kernels".
+// Book: chapter 18c.
 #include "finish_kda.cuh"
 
 int kda_finish_f16(const struct backward_params *x, unsigned char *marks, int blocks)

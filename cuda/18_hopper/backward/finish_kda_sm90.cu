@@ -1,5 +1,5 @@
 // finish_kda_sm90.cu -- KDA: launches the finishing kernel; scratch memory.
-// Book: chapter 18, "Code: kernels".
+// Book: chapter 18c.
 #include "finish_kda.cuh"
 #include "core/paths.h"
 #include "core/split.h"

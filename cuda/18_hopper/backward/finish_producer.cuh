@@ -1,5 +1,5 @@
 // finish_producer.cuh -- KDA's finishing kernel: storage, producer, and sum warps.
-// Book: chapter 18, "Code: kernels".
+// Book: chapter 18c.
 //
 // GDN's finishing kernel also uses the first part of this file: iteration over chunks,
 // loads of chunks, named barriers, stores of rows. The second part is only for KDA:

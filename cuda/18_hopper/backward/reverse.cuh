@@ -1,5 +1,5 @@
 // reverse.cuh -- backward: scans the gradient of a head's state in reverse chunk order.
-// Book: chapter 18, "Backward".
+// Book: chapter 18c.
 #ifndef KCP_BACKWARD_REVERSE_CUH
 #define KCP_BACKWARD_REVERSE_CUH
 

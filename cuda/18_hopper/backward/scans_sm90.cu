@@ -1,5 +1,5 @@
 // scans_sm90.cu -- backward's two scans: of states, and of their gradients in reverse.
-// Book: chapter 18, "Backward".
+// Book: chapter 18c.
 #include "reverse.cuh"
 
 // The two scans are independent, so both run in one grid. A block computes 64 WGS

@@ -1,5 +1,5 @@
 // states.cuh -- backward: recomputes and stores the states of a head before each chunk.
-// Book: chapter 18, "Backward".
+// Book: chapter 18c.
 #ifndef KCP_BACKWARD_STATES_CUH
 #define KCP_BACKWARD_STATES_CUH
 

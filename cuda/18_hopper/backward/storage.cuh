@@ -1,5 +1,5 @@
 // storage.cuh -- backward from chunk factors: the data that its three kernels share.
-// Book: chapter 18, "Backward".
+// Book: chapter 18c.
 #ifndef KCP_BACKWARD_STORAGE_CUH
 #define KCP_BACKWARD_STORAGE_CUH
 

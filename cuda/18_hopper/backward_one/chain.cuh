@@ -1,5 +1,5 @@
 // chain.cuh -- the backward in one kernel: the gates, and the recurrence of dS and dv.
-// Book: chapter 18, "Backward in one kernel".
+// Book: chapter 18c, "One kernel".
 #ifndef KCP_BACKWARD_ONE_CHAIN_CUH
 #define KCP_BACKWARD_ONE_CHAIN_CUH
 

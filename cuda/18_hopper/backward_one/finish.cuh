@@ -1,5 +1,5 @@
 // finish.cuh -- the backward in one kernel: gradients of a step except dv and dbeta.
-// Book: chapter 18, "Backward in one kernel".
+// Book: chapter 18c, "One kernel".
 #ifndef KCP_BACKWARD_ONE_FINISH_CUH
 #define KCP_BACKWARD_ONE_FINISH_CUH
 

@@ -1,5 +1,5 @@
 // storage.cuh -- the backward in one kernel: parameters, stages, barriers, copies.
-// Book: chapter 18, "Backward in one kernel".
+// Book: chapter 18c, "One kernel".
 #ifndef KCP_BACKWARD_ONE_STORAGE_CUH
 #define KCP_BACKWARD_ONE_STORAGE_CUH
 

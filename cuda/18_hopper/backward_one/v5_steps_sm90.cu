@@ -1,5 +1,5 @@
 // v5_steps_sm90.cu -- KDA's backward in one kernel, one block per head and sequence.
-// Book: chapter 18, "Backward in one kernel".
+// Book: chapter 18c, "One kernel".
 #include "cuda/host/mapops.cuh"
 #include "cuda/host/profile_hooks.cuh"
 #include "cuda/host/refused.cuh"

@@ -1,5 +1,5 @@
 // gate_warps.cuh -- the forward in one kernel: warps that apply the gate (KDA).
-// Book: chapter 18, "Code: kernels".
+// Book: chapter 18b.
 #ifndef KCP_FORWARD_ONE_GATE_WARPS_CUH
 #define KCP_FORWARD_ONE_GATE_WARPS_CUH
 

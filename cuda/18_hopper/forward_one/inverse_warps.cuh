@@ -1,5 +1,5 @@
 // inverse_warps.cuh -- the forward in one kernel: warps that compute A beta of a step.
-// Book: chapter 18, "Code: kernels".
+// Book: chapter 18b.
 #ifndef KCP_FORWARD_ONE_INVERSE_WARPS_CUH
 #define KCP_FORWARD_ONE_INVERSE_WARPS_CUH
 

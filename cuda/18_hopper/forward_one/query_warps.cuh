@@ -1,5 +1,5 @@
 // query_warps.cuh -- the forward in one kernel: warps that compute Aqk and decays.
-// Book: chapter 18, "Code: kernels".
+// Book: chapter 18b.
 #ifndef KCP_FORWARD_ONE_QUERY_WARPS_CUH
 #define KCP_FORWARD_ONE_QUERY_WARPS_CUH
 

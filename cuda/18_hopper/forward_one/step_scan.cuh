@@ -1,5 +1,5 @@
 // step_scan.cuh -- the forward in one kernel: the scan of the state over steps.
-// Book: chapter 18, "Code: kernels".
+// Book: chapter 18b.
 #ifndef KCP_FORWARD_ONE_STEP_SCAN_CUH
 #define KCP_FORWARD_ONE_STEP_SCAN_CUH
 

@@ -1,5 +1,5 @@
 // storage.cuh -- the forward in one kernel: its pipeline stages, barriers and loads.
-// Book: chapter 18, "Code: kernels".
+// Book: chapter 18b.
 #ifndef KCP_FORWARD_ONE_STORAGE_CUH
 #define KCP_FORWARD_ONE_STORAGE_CUH
 

@@ -1,5 +1,5 @@
 // v5_one_kernel_sm90.cu -- the whole forward in one kernel, one block per head.
-// Book: chapter 18, "Code: kernels".
+// Book: chapter 18b.
 #include "cuda/host/profile_hooks.cuh"
 #include "cuda/host/workspace.cuh"
 #include "core/paths.h"

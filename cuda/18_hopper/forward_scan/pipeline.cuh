@@ -1,5 +1,5 @@
 // pipeline.cuh -- shared storage, pipelines and producer warps of the scans.
-// Book: chapter 18, "Code: kernels".
+// Book: chapter 18.
 //
 // A block reads factors (chunk_factors.cuh defines k~, A, kg, Aqk) through up to four
 // pipelines, each with separate stages and mbarriers: K (k~ and rows of v), A (A beta,

@@ -1,5 +1,5 @@
 // products.cuh -- products of a consumer warpgroup with chunk factors.
-// Book: chapter 18, "Code: kernels".
+// Book: chapter 18.
 #ifndef KCP_SCAN_PRODUCTS_CUH
 #define KCP_SCAN_PRODUCTS_CUH
 

@@ -1,5 +1,5 @@
 // scan_sm90.cu -- the scan: updates a head's state with the factors of its chunks.
-// Book: chapter 18, "Code: kernels".
+// Book: chapter 18.
 #include "staged_stores.cuh"
 
 // ---- stores o to global memory

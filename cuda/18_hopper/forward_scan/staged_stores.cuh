@@ -1,5 +1,5 @@
 // staged_stores.cuh -- h and v_new of a scan, staged in tiles and stored by TMA.
-// Book: chapter 18, "Backward".
+// Book: chapter 18c.
 #ifndef KCP_SCAN_STAGED_STORES_CUH
 #define KCP_SCAN_STAGED_STORES_CUH
 

@@ -1,5 +1,5 @@
 // blocks.cuh -- GDN: shared storage, loads, products of rows in 16x16 blocks.
-// Book: chapter 18, "Code: kernels".
+// Book: chapter 18.
 #ifndef KCP_GDN_BLOCKS_CUH
 #define KCP_GDN_BLOCKS_CUH
 

@@ -1,5 +1,5 @@
 // chunk_prepare_sm90.cu -- GDN: the factors of a chunk, one warp per value head.
-// Book: chapter 18, "Code: kernels".
+// Book: chapter 18.
 #include "blocks.cuh"
 
 // Computes the factors of row i: in `to` (global memory) the factors for the scan, and

@@ -1,5 +1,5 @@
 // chunk_prepare_sm90.cu -- KDA: the factors of a chunk from its raw rows.
-// Book: chapter 18, "Code: kernels".
+// Book: chapter 18.
 #include "core/split.h"
 #include "rows.cuh"
 

@@ -1,5 +1,5 @@
 // rows.cuh -- KDA: shared storage, TMA loads of rows, conversion of rows to factors.
-// Book: chapter 18, "Code: kernels".
+// Book: chapter 18.
 #ifndef KCP_KDA_ROWS_CUH
 #define KCP_KDA_ROWS_CUH
 

@@ -1,5 +1,5 @@
 // maps_sm90.cu -- computes the maps (M, h_ext) of chapter 05 from chunk factors.
-// Book: chapter 18, "Code: kernels"; chapter 05.
+// Book: chapter 18b; chapter 05.
 //
 // A stretch is a segment, or a strip (part) of a segment. If S is the state before a
 // stretch, M S + h_ext is the state after. A scan from S = 0 (or S = h0, if the
