@@ -45,7 +45,7 @@ for m in kda gdn; do
     for t in 1024 4096 16384; do
         for n in 1 "$all"; do
             ours ${m}_${n}x1_short$t --ranks $n --model $m -T $((t * all)) $bare --replay \
-                --unsent --forms all_gather,chain,chain_window
+                --unsent --forms all_gather,chain
         done
     done
 done

@@ -92,19 +92,17 @@ def replays():
           "microseconds\n")
     print("GPUs     T per rank   form            median   fastest tenth   graph replay")
     for case in cases:
-        for f, form in enumerate(("all_gather", "chain", "chain_window")):
+        for f, form in enumerate(("all_gather", "chain")):
             r = newest(case, form=form)
             print("2 %-6s %10.0f   %-12s %9.0f %15.0f %14.0f" % (
                 r.card, r.T / 2, form, r.us, r.us_p10, r.replay))
             if case == cases[0] and f:
                 say(**{"late%d" % f: "%.0f" % r.us, "late%d_low" % f: "%.0f" % r.us_p10,
                        "late%d_graph" % f: "%.0f" % r.replay})
-    gather, hop = (newest(cases[1], form=f) for f in ("all_gather", "chain_window"))
+    gather = newest(cases[1], form="all_gather")
     say(fuse_all="%.0f" % gather.exchange, fuse_gather="%.0f" % gather.gather_us,
-        fuse_window="%.0f" % hop.exchange, late_card=hop.card)
-    sent, written = (newest("kda_2x1_cuts_46_54_bare", form=f).exchange
-                     for f in ("chain", "chain_window"))
-    say(hop_sent="%.0f" % sent, hop_written="%.0f" % written)
+        late_card=gather.card,
+        hop_sent="%.0f" % newest("kda_2x1_cuts_46_54_bare", form="chain").exchange)
 
 
 def chosen():

@@ -233,8 +233,8 @@ class Records:
             for cells in read_tsv(path):
                 r = Row(cells, os.path.basename(path))
                 self.kind.setdefault(r["kind"], []).append(r)
-                if r["kind"] != "time" or r["form"].endswith("_bf16"):
-                    continue            # _bf16: an option that was removed
+                if r["kind"] != "time" or r["form"].endswith(("_bf16", "_window")):
+                    continue            # options that were removed
                 r.state = r.standing()
                 if r["case"] == "scan" or not r.us > 0 or \
                         self.choose(r, slots, standings):
@@ -496,9 +496,8 @@ def form_table(d):
         key = r.case, r.way, r.variant, r.gpus(), plan_of(r)
         groups.setdefault(key, {})[r.form] = r
     forms = sorted({form for at in groups.values() for form in at})
-    titles = {"all_gather": "all-gather", "chain_window": "chain over windows"}
     p.add("| case | pass | GPUs | plan | %s |"
-          % " | ".join(titles.get(form, form) for form in forms),
+          % " | ".join(form.replace("_", "-") for form in forms),
           "|:-----------|:----|--:|:----------|" + "-----:|" * len(forms))
     for (case, way, _, gpus, plan), at in groups.items():
         cells = []

@@ -61,24 +61,7 @@ struct kcp_comm {
     int show_waits;            /* 1: show() also waits for the stream */
     uint64_t agreed[8];        /* if show_waits: digests of calls already compared */
     int agreements;
-    struct kcp_window *window; /* memory that other ranks can write; NULL: none */
 };
-
-/* A window is memory on a rank's GPU that kernels of other ranks write directly. A
- * window has counters per rank and block (part) of a state. If all ranks have a window,
- * the form `chain` sends no messages, but runs one kernel per rank (chapter 20). */
-enum { KCP_WINDOW_RANKS = 16 };
-struct kcp_window {
-    int R, r, blocks;          /* blocks: maximum number of blocks of a state */
-    void *at[KCP_WINDOW_RANKS];        /* at[r]: rank r's window, mapped on this GPU */
-    int *lost;                 /* if *lost is not 0, kernels stop waiting */
-};
-/* Creates windows for all ranks of a communicator over NCCL. All ranks must call this
- * function. All ranks return KCP_NA if R = 1, if R > KCP_WINDOW_RANKS, if a GPU cannot
- * write another GPU's memory, or if the environment variable KCP_WINDOWS is not 1.
- * kcp_nccl_over, kcp_nccl_by_file and kcp_nccl_threads_run call this function. After
- * kcp_nccl_from or kcp_nccl_split you may call it, but not during graph capture. */
-int kcp_nccl_windows(struct kcp_comm *comm);
 
 /* Runs R ranks as threads of this process: calls body(comm, arg) once per rank. Returns
  * the status of the first failure. `why` (may be NULL) receives "rank 2: reason". */
@@ -92,8 +75,8 @@ int kcp_threads_run_on(int R, int (*body)(struct kcp_comm *, void *arg), void *a
                        char *why, size_t n, kcp_copy *copy);
 
 /* Sets *seconds to the time after which a waiting call fails: the value of the
- * environment variable KCP_TIMEOUT_S, or 60. If the value of KCP_TIMEOUT_S or
- * KCP_WINDOWS is wrong, returns KCP_BAD and names the variable in `why`. */
+ * environment variable KCP_TIMEOUT_S, or 60. If the variable's value is wrong, returns
+ * KCP_BAD and names the variable in `why`. */
 int kcp_timeout(double *seconds, char *why, size_t n);
 
 /* Ranks can be MPI processes (kcp_mpi.h, a separate library).

@@ -23,11 +23,9 @@ struct moves {
                          double *sum);
 };
 struct kcp_device;
-struct kcp_hops;
 struct gpu {
     int (*device_here)(struct kcp_device *d);  /* core/paths.h: kcp_device_here */
     const struct kcp_mapops *mapops;
-    const struct kcp_hops *hops;               /* core/window.h */
 };
 
 #ifdef __cplusplus

@@ -76,9 +76,6 @@ const struct kcp_variant *runner_choice(const struct runner *x,
 /* Times the layer on all ranks, once for each form (algorithm) of the exchange. */
 int  runner_layers(struct runner *x);
 
-/* The name of form `chain` if kernels write to other GPUs' memory without messages. */
-#define CHAIN_WINDOW "chain_window"
-
 enum { CONV_WIDTH = 4 };               /* taps of the models' convolutions */
 
 /* Microseconds per call; `low` and `high` are the 10 % and 90 % quantiles. X_beside is

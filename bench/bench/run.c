@@ -136,15 +136,13 @@ static int run_unsent(void *arg)
     return e;
 }
 
-/* Times the call without messages and the real call, alternately. Skips form
- * CHAIN_WINDOW, which writes to other GPUs' memory instead of sending messages. */
+/* Times the call without messages and the real call, alternately. */
 static int time_unsent(struct runner *x, const struct kcp_variant *v, char *args,
                        struct times *t)
 {
     struct unsent_call c = { x->call.comm, v, args };
     struct turn turns[2] = { { run_unsent, &c, 0 }, { v->run, args, 0 } };
-    const int by_window = x->form && !strcmp(x->form, CHAIN_WINDOW);
-    if (c.comm->R == 1 || by_window) return KCP_OK;
+    if (c.comm->R == 1) return KCP_OK;
     const int e = time_turns(turns, x->call.stream, x->b->warmup, x->b->iters);
     t->unsent = turns[0].us;
     t->unsent_beside = turns[1].us;
@@ -219,16 +217,13 @@ const struct kcp_variant *runner_choice(const struct runner *x,
     return p && kcp_variants(st->name, p->kernel, v, 64) ? v[0] : NULL;
 }
 
-/* Times one exchange algorithm. If by_messages is 1, kernels write to no other GPU. */
+/* Times one exchange algorithm. */
 static int one_form(struct runner *x, const struct kcp_stage *st,
-                    const struct kcp_variant *v, const char *form, int by_messages)
+                    const struct kcp_variant *v, const char *form)
 {
-    struct kcp_window *window = x->call.comm->window;
     if (x->b->forms && !has_word(x->b->forms, form, ",")) return KCP_OK;
-    if (by_messages) x->call.comm->window = NULL;
     x->form = form;
     const int e = runner_variant(x, st, v);
-    x->call.comm->window = window;
     x->form = NULL;
     fflush(stdout);
     return e == KCP_NA ? KCP_OK : e;
@@ -248,9 +243,7 @@ int runner_layers(struct runner *x)
         for (int form = 0; form < KCP_FORMS && !e && v; form++) {
             if (!x->b->forms && x->call.R == 1 && form) continue;
             x->call.form = form;
-            e = one_form(x, st, v, kcp_form_names[form], form == KCP_CHAIN);
-            if (!e && form == KCP_CHAIN && x->call.comm->window)
-                e = one_form(x, st, v, CHAIN_WINDOW, 0);
+            e = one_form(x, st, v, kcp_form_names[form]);
         }
     }
     return e;

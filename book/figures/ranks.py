@@ -108,33 +108,6 @@ def scaling():
     f.axes("ranks, in nodes of 8 GPUs", "ms")
 
 
-@figure(720, 262)
-def window():
-    text(90, 16, "kernel of rank r", "middle")
-    text(400, 16, "window of rank r + 1", "middle")
-    text(648, 16, "kernel of rank r + 1", "middle")
-    box(250, 26, 300, 186, "line")
-    for b in range(3):
-        y = 36 + 58 * b
-        box(10, y, 160, 46, "a")
-        text(90, y + 19, "block %d" % b, "middle")
-        mono(90, y + 37, "M S + h, 16 columns")
-        box(266, y, 88, 46, "b", "place 0")
-        box(360, y, 88, 46, "b" if b else "line", "place 1")
-        box(464, y, 74, 46, "d", "full")
-        arrow(172, y + 16, 263, y + 16, "b")
-        box(606, y, 100, 46, "a", "block %d" % b)
-        arrow(540, y + 23, 603, y + 23, "d")
-    soft(217, 46, "1 write", "middle")
-    soft(217, 82, "2 raise full", "middle")
-    soft(579, 80, "3 read", "middle")
-    line(656, 200, 656, 236, "d", "stroke-width:1.5")
-    line(656, 236, 90, 236, "d", "stroke-width:1.5")
-    arrow(90, 236, 90, 202, "d")
-    soft(360, 254, "4 raise empty in the window of rank r: the place may be filled "
-         "again", "middle")
-
-
 # ---- users.md, the index and README
 @figure(720, 182)
 def judge():

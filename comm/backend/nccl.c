@@ -79,9 +79,6 @@ int nccl_fail(struct nccl_rank *w, int rank, int status, const char *why,
     int lost = rank == THIS_RANK ? w->number : rank;
     char reported[160] = "";
     const int is_reported = host_reports(host, when, &lost, reported, sizeof reported);
-    volatile int *const end = w->kernels_end;
-    if (end)                                             /* kernels stop waiting */
-        *end = 1;
     const int first = record_failure(w, lost, is_reported ? reported : why);
     if (first && host && when != REPORT_NEVER && !is_reported)
         host->fail(host, status, why);
@@ -166,8 +163,6 @@ static int nccl_comm_lost(struct kcp_comm *c, int *rank, char *why, size_t n)
 static void nccl_comm_free(struct kcp_comm *c)
 {
     struct nccl_rank *w = (struct nccl_rank *)c;
-    if (c->window)             /* other ranks may write the window until the barrier */
-        nccl_windows_free(w, !w->failed && !c->barrier(c, NULL));
     w->stop = 1;
     for (int i = 0; i < 500 && w->watching && !w->watched; i++)
         poll(NULL, 0, 10);
@@ -192,9 +187,9 @@ static void nccl_comm_free(struct kcp_comm *c)
 static int make_rank(struct nccl_rank **made, struct kcp_comm *host, char *why,
                      size_t n)
 {
-    struct comm_options options;
+    double seconds;
     *made = NULL;
-    if (comm_options(&options, why, n))
+    if (kcp_timeout(&seconds, why, n))
         return KCP_BAD;
     const struct nccl *nccl = nccl_open(why, n);
     struct nccl_rank *w = nccl ? calloc(1, sizeof *w) : NULL;
@@ -209,7 +204,7 @@ static int make_rank(struct nccl_rank **made, struct kcp_comm *host, char *why,
     w->ours = 1;
     pthread_mutex_init(&w->lock, NULL);
     pthread_mutex_init(&w->recording, NULL);
-    w->seconds = options.seconds;
+    w->seconds = seconds;
     if (cudaGetDevice(&w->device) ||
         cudaMalloc((void **)&w->token, sizeof *w->token) ||
         cudaMemset(w->token, 0, sizeof *w->token)) {
@@ -235,8 +230,7 @@ static int begin_rank(struct nccl_rank *w, struct kcp_comm **comm)
     return KCP_OK;
 }
 
-/* Creates the NCCL communicator of R ranks from `id`, and windows (GPU memory that
- * other ranks can write) if possible. */
+/* Creates the NCCL communicator of R ranks from `id`. */
 static int init_rank(struct nccl_rank *w, int R, int r, ncclUniqueId id,
                      struct kcp_comm **comm)
 {
@@ -245,12 +239,8 @@ static int init_rank(struct nccl_rank *w, int R, int r, ncclUniqueId id,
     w->comm.r = r;
     const ncclResult_t result =
         w->nccl->ncclCommInitRankConfig(&w->at, R, id, r, &config);
-    int err = nccl_settle(w, w->at, result, "init");
-    if (!err)
-        err = begin_rank(w, comm);
-    if (!err)
-        err = kcp_nccl_windows(*comm);
-    return err == KCP_NA ? KCP_OK : err;
+    const int err = nccl_settle(w, w->at, result, "init");
+    return err ? err : begin_rank(w, comm);
 }
 
 /* Rank 0 creates the id and sends the id to the other ranks over `host`. */

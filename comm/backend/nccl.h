@@ -7,7 +7,7 @@
 #ifndef KCP_NCCL_H
 #define KCP_NCCL_H
 
-#include "comm/options.h"
+#include "kcp.h"
 
 #include <cuda_runtime_api.h>
 #include <nccl.h>
@@ -47,9 +47,6 @@ struct nccl_rank {                          /* data of one rank; `comm` must be 
     atomic_int watched, stop, failed;  /* shared with the watch thread */
     int rank;                          /* first failed rank, guarded by `recording` */
     char why[300];
-    struct kcp_window window;          /* comm.window = &window, or NULL */
-    int *_Atomic kernels_end;          /* window.lost, or NULL without windows */
-    char opened[KCP_WINDOW_RANKS];     /* [r] = 1: rank r is another process */
 };
 
 /* NCCL may notice the loss of another rank before `host` does. Therefore nccl_fail
@@ -69,9 +66,6 @@ void nccl_calls(struct kcp_comm *c);
  * (nccl_start.c). */
 int nccl_id_by_file(const struct nccl *nccl, const char *path, int r, double seconds,
                     ncclUniqueId *id, char *why, size_t n);
-/* Frees the windows. The caller passes is_quiet = 1 if all ranks have passed a barrier,
- * so that no kernel writes to the windows any more. */
-void nccl_windows_free(struct nccl_rank *w, int is_quiet);
 
 #pragma GCC visibility pop
 

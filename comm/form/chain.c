@@ -75,4 +75,4 @@ static struct kcp_traffic chain_formula(const struct fold *f)
 
 const struct form form_chain = {
     .run = chain_run, .work_bytes = chain_work, .formula = chain_formula,
-    .in_order = 1, .windows = 1 };
+    .in_order = 1 };

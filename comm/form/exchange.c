@@ -210,9 +210,7 @@ int kcp_exchange_run(const struct kcp_exchange *x)
     const struct fold f = fold_of(x);
     if (!x->plan->crossing)
         return fold_states(&f, 0, f.NS, 0, x->V);
-    const struct form *form = forms[x->form];
-    return form->windows && chain_window_fits(&f) ? chain_window_run(&f)
-                                                  : form->run(&f);
+    return forms[x->form]->run(&f);
 }
 
 size_t kcp_exchange_work(const struct kcp_exchange *x)

@@ -87,16 +87,10 @@ struct form {
     /* 1: the form applies maps in the order of the pass, so that canonical plans
      * (L > 0) give the same bits for every R. */
     int in_order;
-    /* 1: chain_window.c runs instead if chain_window_fits returns 1. */
-    int windows;
 };
 #define FORM_DECLARED(number, name) extern const struct form form_##name;
 KCP_FORM_LIST(FORM_DECLARED)
 #undef FORM_DECLARED
-/* chain_window.c: the form `chain` through windows (memory that other ranks write).
- * chain_window_fits returns the same value on every rank. */
-int chain_window_fits(const struct fold *f);
-int chain_window_run(const struct fold *f);
 
 #pragma GCC visibility pop
 

@@ -62,8 +62,7 @@ static int apply_once(int HV, int V, const void *map, int v0, int Vb, const void
 
 // Selects the kernel by the shape of the whole state, not by the columns of one call,
 // because the algorithm `pipeline` calls `apply` once per block of columns. So all
-// exchange algorithms that apply the maps in token order give the same bits. The
-// algorithm `chain` (hop.cuh) adds in the order of fold_once.
+// exchange algorithms that apply the maps in token order give the same bits.
 static int apply(int HV, int K, int V, const void *map, int backward, int first, int v0,
                  int Vb, const void *S_in, int ld_in, void *S_out, int ld_out,
                  struct CUstream_st *stream)

@@ -48,5 +48,5 @@ static int device_here(struct kcp_device *d)
     return KCP_OK;
 }
 
-static const struct gpu offered = { device_here, &cuda_mapops, &cuda_hops };
+static const struct gpu offered = { device_here, &cuda_mapops };
 __attribute__((constructor)) static void offer(void) { kcp_gpu = &offered; }

@@ -3,13 +3,12 @@
 #ifndef KCP_MAPOPS_CUH
 #define KCP_MAPOPS_CUH
 
-#include "core/window.h"
+#include "kcp.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 extern const struct kcp_mapops cuda_mapops;    /* device pointers, elem 4 */
-extern const struct kcp_hops cuda_hops;
 #ifdef __cplusplus
 }
 #endif

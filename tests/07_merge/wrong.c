@@ -2,7 +2,6 @@
  *
  * Book: chapter 07. */
 #include "folded.h"
-#include "comm/options.h"
 #include "base/clock.h"
 
 #include <stdlib.h>

@@ -188,8 +188,8 @@ static int one(struct kcp_report *rep, const struct kcp_layer *layer,
     struct pair direct = { .layer = *layer, .comm = comm }, again = direct;
     if (case_parse(words, &k, why, sizeof why) ||
         case_parse(captured, &first, why, sizeof why)) return KCP_BAD;
-    snprintf(what, sizeof what, "%s, rank %d, %s%s", layer->forward->name,
-             comm ? comm->r : 0, comm && comm->window ? "windows, " : "", words);
+    snprintf(what, sizeof what, "%s, rank %d, %s", layer->forward->name,
+             comm ? comm->r : 0, words);
     pthread_mutex_lock(&in_turn);
     struct kcp_plan *p = case_plan(&k, comm ? comm->R : 1);
     again.plan = case_plan(&first, comm ? comm->R : 1);

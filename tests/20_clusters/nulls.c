@@ -56,7 +56,6 @@ static void of_nothing(struct kcp_report *rep, int i)
     REFUSES(kcp_nccl_over(NULL, NULL, NULL, 0));
     REFUSES(kcp_nccl_from(NULL, NULL));
     REFUSES(kcp_nccl_split(NULL, i, i, NULL));
-    REFUSES(kcp_nccl_windows(NULL));
 
     /* exchanges */
     REFUSES(kcp_exchange_run(NULL));

@@ -91,9 +91,8 @@ gdn-f32|2e-4|--dtype f32|--canonical 64
 gdn-bf16|3e-2||
 gdn-bf16-4-pipeline|3e-2||--ranks 4 --form pipeline
 END
-# ---- canonical segments: every form except scan must give the bits of one rank. `chain`
-# also runs over memory windows, if each rank has a GPU. With ten heads, a block of the scan
-# kernel has more columns on one rank than on eight ranks.
+# ---- canonical segments: every form except scan must give the bits of one rank. With
+# ten heads, a block of the scan kernel has more columns on one rank than on eight ranks.
 for model in kda gdn; do
     rm -rf in; "$arrays" layer in 450 1 2 10 128 128 $model free 3
     all="--device gpu --canonical 64 --model $model --gate softplus --l2norm --beta sigmoid"
@@ -106,9 +105,6 @@ for model in kda gdn; do
                 grep -v scan) "pipeline --blocks 3"; do
             gives dev $all --ranks $ranks --form $form; alike dev one 0
         done
-        KCP_WINDOWS=1; export KCP_WINDOWS
-        gives dev $all --ranks $ranks --form chain; alike dev one 0
-        unset KCP_WINDOWS
     done
     }
 done

@@ -4,7 +4,6 @@
 #include "paths.h"
 #include "isolation.h"
 #include "trial.h"
-#include "comm/options.h"
 #include "base/clock.h"
 #include <math.h>
 #include <stdlib.h>

@@ -6,7 +6,6 @@
  * the judge repeats the failed case in new processes, after 0, 1, 3 and 7 earlier
  * cases, until the case fails again. */
 #include "isolation.h"
-#include "comm/options.h"
 #include "base/clock.h"
 
 #include <stdlib.h>

@@ -10,7 +10,6 @@
  * variants; use a container. */
 #define _DEFAULT_SOURCE                        /* for MAP_ANONYMOUS and madvise */
 #include "isolation.h"
-#include "comm/options.h"
 #include "core/paths.h"
 #include "base/clock.h"
 

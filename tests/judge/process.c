@@ -2,7 +2,6 @@
  *
  * Book: CONTRIBUTING.md, "How the judge works". */
 #include "isolation.h"
-#include "comm/options.h"
 #include "base/clock.h"
 
 #include <errno.h>
