@@ -16,14 +16,10 @@ else
 bench:
 	@echo "CUDA not found (CUDA_HOME=FOLDER if it is elsewhere): the kernels were not timed"
 endif
-test_scripts += tests/cli/bench_cli.sh
 
 # Runs every kernel, or those of STAGE=, under compute-sanitizer in JOBS= processes.
 .PHONY: sanitize
 ifneq ($(CUDA_HOME),none)
-$B/sanitize-control: bench/sanitize_control.cu $(wildcard cuda/tile/*.cuh)
-	@mkdir -p $(@D)
-	@$(nvcc) $(NVFLAGS) $(gencode) $< -o $@
 # The build for sanitizers avoids what they do not support: one lane's arrival for a whole
 # warp (racecheck), and stores by TMA (initcheck).
 lanes := $(if $(filter sm_90a,$(ARCH)),$B/kcp-check-lanes)
@@ -37,7 +33,7 @@ $B/lanes/%_sm90.cu.o: %_sm90.cu $(nvcc_at)
 $B/kcp-check-lanes: $(filter-out $(patsubst $B/lanes/%,$B/%,$(lanes_obj)),$(core)) \
                     $(lanes_obj) $B/tests/judge/main.o $(list_at)
 	@$(CC) $(LDFLAGS) $(filter %.o,$^) $(LDLIBS) $(cuda_ldlibs) -o $@
-sanitize: $B/kcp-check $B/sanitize-control $(lanes)
+sanitize: $B/kcp-check $(lanes)
 	@PATH="$$PATH:$(CUDA_HOME)/bin" sh bench/sanitize.sh $B
 else
 sanitize:

@@ -15,7 +15,7 @@
 #   -         not run
 # At most JOBS processes (by default one per core) run at a time, each for at most EACH
 # seconds. After LIMIT seconds no process is started. The exit status is 1 unless all cells
-# are 0 or 0l and sanitize_control.cu has the expected faults.
+# are 0 or 0l.
 B=${1:-build} JOBS=${JOBS:-$(nproc)} LIMIT=${LIMIT:-3600} EACH=${EACH:-120}
 OUT=${OUT:-$B/sanitize}
 tools="memcheck racecheck initcheck synccheck"
@@ -90,10 +90,8 @@ racecheck) how=--in-turn
     options="$options --force-blocking-launches --racecheck-num-workers $share" ;;
 *) how= ;;
 esac
-if [ "$stage" = control ]; then set -- "$B/sanitize-control" $name
-else set -- "$judge" --device --here --repeats 0 $how --stage $stage --variant "${name%@*}" \
-    --case "$*"; fi
-timeout -k 5 "$EACH" compute-sanitizer --tool $tool $options "$@" >"$log" 2>&1
+timeout -k 5 "$EACH" compute-sanitizer --tool $tool $options "$judge" --device --here \
+    --repeats 0 $how --stage $stage --variant "${name%@*}" --case "$*" >"$log" 2>&1
 rc=$?
 found=$(sed -n 's/.*ERROR SUMMARY: \([0-9]*\) error.*/\1/p
     s/.*RACECHECK SUMMARY: \([0-9]*\) hazard.*/\1/p' "$log" | head -1)
@@ -105,7 +103,7 @@ if [ $rc = 124 ] || [ $rc = 137 ]; then
     found=$(grep -cE '^=+ (Error|Warning|Invalid|Uninit|Barrier|Missing)' "$log")
     [ "$found" = 0 ] && found=slow || found=$found+
 fi
-[ $stage = control ] || [ "$found" != 0 ] ||
+[ "$found" != 0 ] ||
     { grep -q "^1 passed, 0 failed" "$log" && ! grep -q ' ok.*, [0-9]* n/a' "$log"; } ||
     found=wrong
 [ "$found" != 0 ] || found=0$lanes
@@ -128,32 +126,15 @@ fi
 while read -r s v; do for t in $tools; do echo $s $v $t; done; done <"$OUT/variants" \
     >"$OUT/runs"
 
-# Starts the controls first, then racecheck, which takes longest, then the other tools.
-controls="$(for t in $tools; do echo "$t $t"; echo "$t none"; done)"
-! grep -q _sm90 "$OUT/variants" || controls="$controls
-racecheck turns
-racecheck late"
-{
-    echo "$controls" | sed 's/ / control /'
-    sort -s -k 3,3r "$OUT/runs" | while read -r s v t; do
-        if [ -z "$PATHS" ]; then what=$(cases $s $t $v)
-        else what=$(sed -n "s/^$v //p" "$OUT/smallest"); fi
-        case $t in racecheck) first=0 ;; *) first=1 ;; esac
-        echo "$first $t $s $v $what"
-    done | sort -s -k 1,1n | cut -d' ' -f2-
-} | xargs -P "$JOBS" -L 1 sh "$OUT/one.sh"
+# Starts racecheck first, because it takes longest.
+sort -s -k 3,3r "$OUT/runs" | while read -r s v t; do
+    if [ -z "$PATHS" ]; then what=$(cases $s $t $v)
+    else what=$(sed -n "s/^$v //p" "$OUT/smallest"); fi
+    case $t in racecheck) first=0 ;; *) first=1 ;; esac
+    echo "$first $t $s $v $what"
+done | sort -s -k 1,1n | cut -d' ' -f2- | xargs -P "$JOBS" -L 1 sh "$OUT/one.sh"
 
-# Each tool must find its planted fault, and no fault in a correct program.
 found() { cat "$OUT/logs/$1.$2.$3.row" 2>/dev/null || echo -; }
-bad=0
-pair() {        # TOOL FAULT RIGHT
-    case $(found $1 control $2),$(found $1 control $3) in [1-9]*,0) return ;; esac
-    echo "sanitize.sh: $1 found $(found $1 control $2) faults in control $2, expected some," \
-        "and $(found $1 control $3) in control $3, expected 0"
-    bad=1
-}
-for t in $tools; do pair $t $t none; done
-! grep -q _sm90 "$OUT/variants" || pair racecheck late turns
 {
     printf 'stage\tvariant'; printf '\t%s' $tools; echo
     while read -r s v; do
@@ -163,7 +144,7 @@ for t in $tools; do pair $t $t none; done
     done <"$OUT/variants"
 } >"$OUT/sanitize.tsv"
 column -t "$OUT/sanitize.tsv" 2>/dev/null || cat "$OUT/sanitize.tsv"
-while read -r s v t; do found $t $s $v; done <"$OUT/runs" | awk -v bad=$bad '
+while read -r s v t; do found $t $s $v; done <"$OUT/runs" | awk '
     /^0l?$/ { clean++ } /^-$/ { late++ }
     END { printf "sanitize.sh: %d of %d runs without a fault; %d not run\n", clean, NR, late
-          exit bad || !NR || clean < NR }'
+          exit !NR || clean < NR }'

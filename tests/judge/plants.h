@@ -3,8 +3,8 @@
  * Book: CONTRIBUTING.md, "How the judge works".
  *
  * Most plants have one mistake, and a few are correct. self_trials.c judges each plant
- * of table `plants` on its row's cases, and compares the verdict with the row's words.
- * self_lists.c has other plants, which the judge's lists of cases must reject. */
+ * of table `plants` on its row's cases, and compares the verdict with the row's
+ * words. */
 #ifndef KCP_PLANTS_H
 #define KCP_PLANTS_H
 
