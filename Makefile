@@ -72,8 +72,9 @@ obj      = $(patsubst %.cu,$B/%.cu.o,$(patsubst %.c,$B/%.o,$1))
 ref      := $(wildcard ref/*.c ref/core/*.c)
 base     := $(wildcard ref/base/*.c)
 mpi      := $(wildcard comm/backend/mpi*.c)
-comm     := $(filter-out $(mpi),$(wildcard comm/*.c comm/*/*.c))
-hostv    := $(wildcard cuda/*/*.c)
+# launch.c is part of every program, because kcp-check --paths prints launches.
+comm     := $(filter-out $(mpi),$(wildcard comm/*.c comm/*/*.c)) cuda/host/launch.c
+hostv    := $(filter-out $(comm),$(wildcard cuda/*/*.c))
 judge    := $(filter-out tests/judge/main.c tests/judge/criterion.c,\
               $(wildcard tests/judge/*.c tests/[0-9]*/*.c))
 include  $(wildcard cuda/cuda.mk)

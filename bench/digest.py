@@ -12,7 +12,7 @@
 # object. Digests of two compilers cannot be compared. Row "comm" has the digest of the
 # exchange's host code. A row "path" has the digest of what a row of ref/core/paths.def
 # selects: its architecture, storage, format and the judge's cases that reach the row on
-# the assumed GPU (ref/core/machine.h), so the digest does not depend on the row's text. Column "also" lists older digests that
+# the assumed GPU (cuda/host/machine.h), so the digest does not depend on the row's text. Column "also" lists older digests that
 # count as equal to the row's digest (bench/results/digests.tsv). A row "alias" has a stage, a
 # kernel's former name and, in column "digest", the kernel's present name.
 import collections

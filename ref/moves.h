@@ -27,6 +27,10 @@ struct gpu {
     int (*device_here)(struct kcp_device *d);  /* core/paths.h: kcp_device_here */
     const struct kcp_mapops *mapops;
 };
+struct kcp_launch;
+/* cuda/host/split.h describes kcp_launch_of. Programs without a GPU have this function
+ * too, because kcp-check --paths prints launches. */
+typedef struct kcp_launch gpu_launch(const struct kcp_call *call, int sms);
 
 #ifdef __cplusplus
 extern "C" {
@@ -34,6 +38,7 @@ extern "C" {
 #pragma GCC visibility push(hidden)
 extern const struct moves *kcp_moves;
 extern const struct gpu *kcp_gpu;
+extern gpu_launch *kcp_gpu_launch;
 #pragma GCC visibility pop
 #ifdef __cplusplus
 }

@@ -5,7 +5,7 @@
 
 #include "workspace.cuh"
 #include "processors.cuh"
-#include "core/split.h"
+#include "cuda/host/split.h"
 #include "split_sequence_fold.cuh"
 
 // A plan consists of segments. A rank with few (segment, head) pairs cuts its segments

@@ -7,7 +7,6 @@
 #include "checked.h"
 #include "moves.h"
 #include "paths.h"
-#include "split.h"
 
 #include <ctype.h>
 #include <limits.h>
@@ -140,7 +139,7 @@ static int arch_forced(void)
 
 struct kcp_device kcp_device_assumed(void)
 {
-    struct kcp_device d = { KCP_MACHINE_ARCH, KCP_MACHINE_SMS, KCP_MACHINE_SMEM, 1, 1 };
+    struct kcp_device d = { 90, 132, 232448, 1, 1 };
     const int forced = arch_forced();
     if (forced > 0) d.arch = forced;
     return d;
@@ -178,6 +177,22 @@ static int takes_model(const char *set, int model)
 
 /* ---- facts */
 
+int kcp_plan_fits(const struct kcp_call *c)
+{
+    if (!c->plan || c->HV < 1 || c->V < 1 || c->K < 1 || c->C < 1) return 0;
+    return c->r >= 0 && c->r < c->plan->R && c->NS == c->plan->ctx[c->r].NS;
+}
+
+static int64_t longest_chunks(const struct kcp_context *x, int C)
+{
+    int64_t most = 0;
+    for (int s = 0; s < x->NS; s++) {
+        const int64_t chunks = ((int64_t)x->cu[s + 1] - x->cu[s] + C - 1) / C;
+        if (chunks > most) most = chunks;
+    }
+    return most;
+}
+
 struct kcp_facts kcp_facts_of(const struct kcp_call *c, const struct kcp_device *d)
 {
     struct kcp_facts f = {
@@ -190,7 +205,8 @@ struct kcp_facts kcp_facts_of(const struct kcp_call *c, const struct kcp_device 
         .bounded = c->gate == KCP_GATE_BOUNDED && c->lower_bound >= -5,
         .longest = c->NC,
         .states = kcp_saved_states(c) };
-    const struct kcp_launch x = kcp_launch_of(c, d && d->sms > 0 ? d->sms : 1);
+    struct kcp_launch x = { 0 };
+    if (kcp_gpu_launch) x = kcp_gpu_launch(c, d && d->sms > 0 ? d->sms : 1);
     f.alone = x.alone; f.strips = x.strips; f.cut = x.cut; f.walk = x.walk;
     f.windows = x.windows; f.columns = x.columns; f.share = x.share;
     f.chains = x.chains; f.pieces = x.pieces; f.split = x.split;
@@ -198,7 +214,7 @@ struct kcp_facts kcp_facts_of(const struct kcp_call *c, const struct kcp_device 
     if (!kcp_plan_fits(c)) return f;
     f.crossing = c->plan->crossing;
     f.canonical = c->plan->L > 0;
-    f.longest = kcp_steps_at(&c->plan->ctx[c->r], c->C, INT64_MAX);
+    f.longest = longest_chunks(&c->plan->ctx[c->r], c->C);
     return f;
 }
 

@@ -36,14 +36,14 @@ struct kcp_device {
     int sms;
     int64_t smem;                  /* bytes of shared memory that a block may have */
     int code;                      /* 1: this program has code for that GPU */
-    int assumed;                   /* 1: the values are from machine.h */
+    int assumed;                   /* 1: the values are those of an H200 */
 };
 /* Sets *d to the properties of the calling thread's GPU. With KCP_ARCH=sm_80 in the
  * environment, a newer GPU counts as sm_80. Returns KCP_NA if there is no GPU or the
  * program was built without CUDA. If KCP_ARCH is not an architecture, sends a notice
  * and returns KCP_BAD. */
 int kcp_device_here(struct kcp_device *d);
-/* Returns the GPU that machine.h describes, for use on a machine without a GPU. */
+/* Returns the properties of an H200, for use on a machine without a GPU. */
 struct kcp_device kcp_device_assumed(void);
 
 /* ---- a query */
@@ -102,8 +102,9 @@ int kcp_plain(const struct kcp_call *call, enum kcp_storage storage,
 
 /* ---- how the kernels of chapter 18 are launched
  *
- * Everything in this struct follows from the call and the number of SMs. The branches
- * of the table read the struct, and so do the kernels' host functions. */
+ * Everything in this struct follows from the call and the number of SMs. cuda/host/
+ * computes the struct (moves.h), for branches of the table and for the kernels' host
+ * functions. */
 struct kcp_launch {
     int alone;               /* 1: every segment is a whole sequence */
     int strips;              /* chunks per strip of the forward; 0: nothing is cut */
@@ -121,9 +122,6 @@ struct kcp_launch {
     int64_t turns;           /* (chunk, head) pairs per block of `finish` */
     int keeps_states;        /* 1: the saved block has the states (KCP_SAVE_ALL) */
 };
-/* launch.c: computes the struct for a call on a GPU of `sms` SMs. The plan may be NULL
- * and sizes may be wrong; then the launch is that of an empty call. */
-struct kcp_launch kcp_launch_of(const struct kcp_call *call, int sms);
 /* Returns 1 if the call's plan and sizes can be used, as the call may be unchecked. */
 int kcp_plan_fits(const struct kcp_call *call);
 /* Returns the name of the first branch of path `row` that the call of q runs. If there

@@ -6,6 +6,7 @@
 
 const struct moves *kcp_moves;
 const struct gpu *kcp_gpu;
+gpu_launch *kcp_gpu_launch;
 
 #define FORM_NAME(number, name) #name,
 const char *const kcp_form_names[KCP_FORMS] = { KCP_FORM_LIST(FORM_NAME) };

@@ -1,7 +1,7 @@
 /* split_sequence.c -- checks how segments are cut into strips (parts) to use all SMs.
  *
  * Book: chapter 18. */
-#include "core/split.h"
+#include "cuda/host/split.h"
 #include "tests/judge/judge.h"
 
 #include <math.h>

@@ -5,7 +5,7 @@
  * The batch has six sequences (two empty, one of one token), h0, dht, softplus gates,
  * two value heads per key head, and K != V. */
 #include "core/paths.h"
-#include "core/split.h"
+#include "cuda/host/split.h"
 #include "tests/judge/trial.h"
 
 #define BATCH \

@@ -1,6 +1,6 @@
 // finish_gdn_sm90.cu -- GDN: the gradients of a chunk's raw inputs, except dv.
 // Book: chapter 18c.
-#include "core/split.h"
+#include "cuda/host/split.h"
 #include "finish_gdn.cuh"
 
 // With one gate per head, D_ij = exp2(G_i - G_j) is the same for all channels, and at

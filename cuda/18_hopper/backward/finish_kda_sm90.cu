@@ -2,7 +2,7 @@
 // Book: chapter 18c.
 #include "finish_kda.cuh"
 #include "core/paths.h"
-#include "core/split.h"
+#include "cuda/host/split.h"
 
 static int finish_blocks(const struct kcp_backward *a, int processors)
 {

@@ -5,7 +5,7 @@
 #include "cuda/host/refused.cuh"
 #include "cuda/host/segment_sum.cuh"
 #include "core/paths.h"
-#include "core/split.h"
+#include "cuda/host/split.h"
 #include "finish.cuh"
 
 static const char *const steps_name = "v5_steps";

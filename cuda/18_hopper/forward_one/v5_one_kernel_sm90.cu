@@ -3,7 +3,7 @@
 #include "cuda/host/profile_hooks.cuh"
 #include "cuda/host/workspace.cuh"
 #include "core/paths.h"
-#include "core/split.h"
+#include "cuda/host/split.h"
 #include "step_scan.cuh"
 
 static const char *const one_kernel_name = "v5_one_kernel";

@@ -1,6 +1,6 @@
 // chunk_prepare_sm90.cu -- KDA: the factors of a chunk from its raw rows.
 // Book: chapter 18.
-#include "core/split.h"
+#include "cuda/host/split.h"
 #include "rows.cuh"
 
 // Computes one warp's scores in 16x16 blocks: q or k of subchunk I (16 rows) times k.

@@ -9,9 +9,16 @@
 #ifndef KCP_SPLIT_H
 #define KCP_SPLIT_H
 
-#include "kcp.h"
+#include "core/paths.h"
 #include "machine.h"
 #include "stages.h"
+
+/* launch.c: computes the launch of a call on a GPU of `sms` SMs. The plan may be NULL
+ * and sizes may be wrong; then the launch is that of an empty call. */
+#ifdef __cplusplus
+extern "C"
+#endif
+struct kcp_launch kcp_launch_of(const struct kcp_call *call, int sms);
 
 enum { KCP_MOST_STRIPS = 64 };
 

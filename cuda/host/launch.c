@@ -1,16 +1,10 @@
 /* launch.c -- computes how the kernels of chapter 18 are launched for a call.
  *
  * Book: chapter 18b, "Few heads". */
-#include "paths.h"
+#include "moves.h"
 #include "split.h"
 
 #include <string.h>
-
-int kcp_plan_fits(const struct kcp_call *c)
-{
-    if (!c->plan || c->HV < 1 || c->V < 1 || c->K < 1 || c->C < 1) return 0;
-    return c->r >= 0 && c->r < c->plan->R && c->NS == c->plan->ctx[c->r].NS;
-}
 
 /* Returns the columns per block of backward's scans in a launch of `jobs` scans. Blocks
  * of 64 columns run if the GPU has one SM per block (GDN) or two (KDA, whose blocks of
@@ -74,3 +68,5 @@ struct kcp_launch kcp_launch_of(const struct kcp_call *c, int sms)
     x.keeps_states = c->save == KCP_SAVE_ALL;
     return x;
 }
+
+__attribute__((constructor)) static void offer(void) { kcp_gpu_launch = kcp_launch_of; }

@@ -7,11 +7,6 @@
 #ifndef KCP_MACHINE_H
 #define KCP_MACHINE_H
 
-/* The GPU assumed on a machine without a GPU: an H200. */
-#define KCP_MACHINE_ARCH 90
-#define KCP_MACHINE_SMS 132
-#define KCP_MACHINE_SMEM 232448
-
 /* Times of the fused forward in microseconds, measured at commit 88497b0, 2026-11-21.
  * FACTORS        one gate per channel: factors of one chunk, per value head
  * FACTORS_ROWS   one gate per head: factors of one chunk, per query/key head
