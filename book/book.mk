@@ -66,8 +66,8 @@ $(bk)/smem_desc.h: cuda/tile/smem_desc.cuh
 $(bk)/points.bin: $(bk)/smem_desc.h
 $(bk)/points.bin: private CFLAGS += -include $(bk)/smem_desc.h
 bookprogs := $(patsubst book/%.c,$(bk)/%.bin,$(wildcard book/*.c))
-$(bk)/example.txt: $(bookprogs) book/parts.py $(wildcard bench/results/*.tsv)
-	@for p in $(bookprogs) "python3 -B book/parts.py"; do $$p || exit 1; done > $@.new && mv $@.new $@
+$(bk)/example.txt: $(bookprogs) book/parts.py book/data/answers.txt $(wildcard bench/results/*.tsv)
+	@for p in $(bookprogs) "python3 -B book/parts.py" "cat book/data/answers.txt"; do $$p || exit 1; done > $@.new && mv $@.new $@
 # The notebook of chapters 01 to 08, with its outputs. Without NumPy it has no outputs, and
 # the old date makes the next make try again.
 test_needs += notebook

@@ -6,6 +6,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static const char *const unit_name[] = { "fp32", "tf32x3", "tf32", "bf16" };
 
@@ -118,8 +119,21 @@ static void payload(void)
     }
 }
 
+/* Prints the judge's error limits; for ALIKE_* prints only bf16's. */
+static void tolerances(void)
+{
+#define TOLERANCE(name, f64, f32, bf16)                                                \
+    printf("@answer/19.%s %s\n", #name, #bf16);                                        \
+    if (strncmp(#name, "ALIKE", 5))                                                    \
+        printf("@answer/19.%s.f32 %s\n@answer/19.%s.f64 %s\n", #name, #f32, #name,     \
+               #f64);
+#include "tests/judge/tolerance.def"
+#undef TOLERANCE
+}
+
 int main(void)
 {
+    tolerances();
     printf("== 19-growth\nK = %d, chunks of %d tokens; relative error of M\n\n", K, C);
     growth(0);
     printf("\n");
