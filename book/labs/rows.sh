@@ -272,6 +272,27 @@ no_gpus() {                           # LEAST: there are fewer GPUs than LEAST
     else add "$title" "$points" "not run" "$gpus GPUs, expected $1 or more"; fi
 }
 
+# emulated TEST: runs the producer warps of lab step 18_producer on the CPU.
+emulated() {
+    if ! command -v "${CXX:-g++}" >/dev/null; then
+        add "$title" "$points" "not run" "no C++ compiler"; return
+    fi
+    [ -x "$dir/producer" ] || timeout 120 "${CXX:-g++}" -std=c++17 -O1 -g -w -I. -Iref \
+        -DSTUDENT="\"$(realpath "$work")\"" book/labs/producer.cpp -o "$dir/producer" \
+        >"$dir/build" 2>&1 || {
+        add "$title" "$points" "no build"
+        grep error "$dir/build" | sed 's/^/   /; 6q'; lost=yes; return; }
+    sh -c "$limited" timeout -k 5 ${LIMIT:-60} "$dir/producer" "$1" >"$out" 2>&1
+    rc=$?
+    case $rc in
+        0) add "$title" "$points" ok; return ;;
+        1) add "$title" "$points" failed; sed -n 's/^  FAIL  /   /p' "$out" ;;
+        124) add "$title" "$points" "too slow" "no answer in ${LIMIT:-60} s" ;;
+        *) add "$title" "$points" crashed "signal $((rc > 128 ? rc - 128 : rc))" ;;
+    esac
+    lost=yes
+}
+
 # linked VARIANT|- option...: runs a judge that is linked with the student's object.
 linked() {
     gpus=$(nvidia-smi -L 2>/dev/null | wc -l) variant=$1 judged=$kind
