@@ -9,7 +9,7 @@
 #   make bench      time the newest kernels on a GPU (kcp-bench)
 #   make proxy      search the kernels' PTX for missing proxy fences
 #   make sanitize | sanitize-host | sanitize-threads    compute-sanitizer; ASan; TSan
-#   make fuzz       feed random bytes to readers and the C interface    SECONDS= SEED=
+#   make fuzz       feed random bytes to the C interface               SECONDS= SEED=
 #   make mutate     change operators, one by one; count undetected changes  N= SEED=
 #   make book | book-lint      build the book; check links and included code
 #   make lab | grade | grade-all | try    write, grade labs   LAB= STAFF= LAUNCH= DIR=

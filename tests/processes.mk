@@ -11,8 +11,8 @@ $B/kcp-wrong-calls: $(call obj,$(ref) $(comm) tests/cli/wrong_calls.c \
 
 test_needs   += $B/kcp-check $B/kcp-wrong-calls $B/libkcp.so
 test_scripts += tests/cli/house.sh tests/cli/cases.sh tests/cli/cli.sh \
-                tests/cli/mpi.sh tests/cli/wrong_comm.sh \
-                tests/cli/slurm.sh tests/cli/two_hosts.sh tests/cli/lies.sh
+                tests/cli/mpi.sh tests/cli/wrong_comm.sh tests/cli/two_hosts.sh \
+                tests/cli/lies.sh
 # Runs ranks as threads under the thread sanitizer. Ranks as processes run only with
 # MPICC=mpicc.mpich, because Open MPI itself has races.
 .PHONY: sanitize-threads sanitize-threads-quick
