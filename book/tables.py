@@ -616,7 +616,7 @@ def ladder_tables(d):
     counted(counters, "", *[(v,) for v in rungs])
 
 
-# ---- chapters 19 and 20: verdicts and runs; chapter 18: predictions
+# ---- chapters 19 and 20: verdicts and runs
 
 def has_source(r):
     """Returns whether the variant's file exists."""
@@ -758,48 +758,6 @@ def field_tables(d):
         if x and x > 1:
             p.row("%s, %s" % (peer, model.upper()), r["worst"], r["error"],
                   r["allowed"], "`--stage %s --case '%s'`" % (r.stage[:2], r["words"]))
-
-
-def data_rows(name):
-    lines = read_lines(ROOT + "/book/data/" + name)
-    rates = [line.split()[2:] for line in lines if line.startswith("# rates")]
-    rows = [line.split("\t") for line in lines if not line.startswith("#")]
-    return rows[1:], [number(x) for x in rates[0]] if rates else None
-
-
-def prediction_tables(d):
-    p, (rows, rate) = Page("predictions.md"), data_rows("predictions.tsv")
-    p.add("| case | plan | floor, ms | predicted, ms | measured, ms | measured on |",
-          "|:---------|:---|---:|---:|---:|:---|")
-    for model, gate, T, H, stage, variant, moved, done, said in rows:
-        found = d.find(theirs=False, ranks=1, model=model, gate=gate, T=float(T),
-                       HV=float(H), stage=stage, variant=variant)
-        r = least(r for r in found if r.save != "all")
-        floor = max(float(moved) / rate[0], float(done) / rate[1]) * int(T) * int(H)
-        p.row("%s %s, T = %s, %s heads" % (
-            model.upper(), "backward" if "backward" in stage else "forward", T, H),
-              p.whose(r) if r else variant, "%.2f" % (1e3 * floor), said,
-              ms(r.us) if r else "not recorded", r.card() if r else "")
-    p.notes()
-    p, (rows, rate) = Page("predictions-maps.md"), data_rows("predictions-maps.tsv")
-    p.add("| step | bytes/th | operations/th | floor, ms | predicted, ms "
-          "| measured, ms |",
-          "|:---------|---:|---:|---:|---:|---:|")
-    for *cells, key in rows:
-        stage, _, part = key.partition(" ")
-        says = ""
-        if stage == "07_merge":             # one map applied to the states
-            r = least(d.find(theirs=False, stage=stage, ranks=1, segments=1,
-                             is_layer=False))
-            says = "%s, %d heads" % (ms(r.us), r.HV)
-        elif part:                          # the first case of chapter 20
-            r = least(d.find(theirs=False, is_layer=True, ranks=4, stage=stage,
-                             T=131072, model="kda", gate="live", HV=32))
-            both = "%s = %.4f + %.4f, %s" % (ms(r.sum + r.exchange), r.sum / 1e3,
-                                             r.exchange / 1e3, r["form"])
-            says = {"gather": ms(r.gather_us) if r.gather_us else "not recorded",
-                    "sum": ms(r.sum), "exchange": ms(r.exchange), "both": both}[part]
-        p.row(*cells, says)
 
 
 TIMES = re.compile(r"([\d.]+(?:, [\d.]+)*)(?: to ([\d.]+))? (ms|µs)(?![^ ,;])([^;]*)")
@@ -953,7 +911,7 @@ def make():
     for table in (stage_tables, mode_table, bound_table, roofline, token_curves,
                   rank_table, form_table, walk_tables, judge_tables, field_tables,
                   precision_table, nccl_table, ladder_tables,
-                  torch_tables, prediction_tables, log_marks, readme_table, reach_table):
+                  torch_tables, log_marks, readme_table, reach_table):
         table(d)
     whole_table(d, "08_forward.md", "08_forward")
     whole_table(d, "13_backward.md", "13_backward")
