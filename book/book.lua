@@ -466,9 +466,8 @@ end
 local figno = 0
 local function figure(img, id)
   figno = figno + 1
-  local path = out .. "/figures/" .. img.src
   local script = img.src:match("%.js$")
-  if script then path = "book/figures/" .. img.src end
+  local path = out .. (script and "/" or "/figures/") .. img.src
   local f = io.open(path)
   local svg = f and f:read("a")
   if svg and script then         -- an interactive figure, drawn by its script
@@ -476,6 +475,7 @@ local function figure(img, id)
           .. '"><noscript>This figure needs JavaScript; the figure above does not.</noscript></div><script>' .. svg .. "</script>"
   end
   if f then f:close() end
+  if not svg and script and not collect then return {} end   -- no compiler for WebAssembly
   if not svg then
     if not collect then die("no figure %s", path) end
     svg = ""

@@ -1,6 +1,7 @@
-# compute.mk -- compiles the references to WebAssembly, for the book's page "compute".
+# compute.mk -- compiles the references to WebAssembly, for the book's page "compute" and
+# a figure of chapter 06.
 #
-# Needs clang, lld, wasi-libc and libclang-rt-dev-wasm32; without them the page is left out.
+# Needs clang, lld, wasi-libc and libclang-rt-dev-wasm32; without them both are left out.
 
 wasm_has  := $(and $(shell command -v clang),$(shell command -v wasm-ld),$(wildcard /usr/lib/wasm32-wasi/libc.a),\
                $(shell echo 'int main(void) { return 0; }' | clang --target=wasm32-wasi -x c - -o /dev/null 2>/dev/null && echo yes))
@@ -17,6 +18,13 @@ $(bk)/wasm/%.o: %.c
 $(bk)/page.wasm: $(wasm_obj)
 	@clang --target=wasm32-wasi -mexec-model=reactor $^ -o $@ \
 	    -Wl,--export=page_run,--export=page_options,--export=page_buffer,--strip-all,-z,stack-size=1048576
+# Chapter 06's figure has a smaller program.
+$(bk)/play.wasm: book/figures/play.c $(addprefix $(bk)/wasm/ref/,01_step.o 06_plan.o)
+	@clang --target=wasm32-wasi -mexec-model=reactor -std=c11 -D_POSIX_C_SOURCE=200809L -O2 -Iref -I. $^ -o $@ \
+	    -Wl,--export=play_draw,--strip-all,-z,stack-size=262144
+$(bk)/play.js: book/figures/play.js $(bk)/play.wasm
+	@{ sed '/PROGRAM/,$$d' $<; printf 'const program = "'; base64 -w 0 $(bk)/play.wasm; echo '";'; sed '1,/PROGRAM/d' $<; } > $@
+$(bk)/06-plan.html: $(if $(wasm_has),$(bk)/play.js)
 # The script of the page, with the program as text.
 $(bk)/compute.inc: book/compute/page.js book/compute/page.html $(bk)/page.wasm
 	@{ cat book/compute/page.html; echo '<script>'; sed '/PROGRAM/,$$d' $<; printf 'const program = "'; base64 -w 0 $(bk)/page.wasm; echo '";'; \

@@ -428,47 +428,6 @@ def factors():
     soft(410, 324, "number in a cell: which 16 bytes of the row")
 
 
-@figure(720, 486)
-def parts():
-    """The rows of a file have a name, bytes, ms for these bytes, ..., measured ms. The
-    floors of whole passes come from the output of book/clusters.c."""
-    def x(ms):
-        return 172 + ms * 112
-
-    def bars(y, name, floor, own, measured):
-        text(164, y + 14, name, "end")
-        box(x(0), y, x(measured) - x(0), 18, "a")
-        rect(x(0), y + 4, x(own) - x(0), 10, "fill:var(--a);fill-opacity:.55")
-        if floor:
-            rect(x(0), y + 6, x(floor) - x(0), 6, "fill:var(--ink)")
-        soft(x(measured) + 6, y + 14, "%.2f" % measured)
-
-    def value(name):
-        with open("build/book/example.txt", encoding="utf-8") as f:
-            return float(next(s for s in f if s.startswith("@%s " % name)).split()[1])
-
-    for ms in range(5):
-        line(x(ms), 20, x(ms), 450)
-        soft(x(ms), 14, "%d ms" % ms, "middle")
-    y = 28
-    for file, whole, floor, names in (
-            ("forward-steps", "forward", "forward", ("chunk_prepare", "scan")),
-            ("backward-steps", "backward", "backward",
-             ("G, u, w, kg, qg", "h, v_new by the scan", "dAqk, dv_local",
-              "reverse scan", "d of q k v g beta", "norms and gate")),
-            ("backward-plan", "backward, new plan", "backward",
-             ("states", "reverse", "finish"))):
-        rows = [(float(r[2]), float(r[-1]))
-                for r in rows_of("book/data/%s.tsv" % file, header=True)]
-        for name, (own, measured) in zip(names, rows):
-            bars(y, name, 0, own, measured)
-            y += 24
-        total = rows[len(names)] if rows[len(names):] else map(sum, zip(*rows))
-        bars(y, whole, value("18/floor_" + floor), *total)
-        y += 44
-    soft(172, 474, "bars, from thin to thick: floor of the pass, own bytes, measured")
-
-
 # `lane` draws the line of some warps; `doing` draws their work as a bar, not to scale.
 def lane(y, name, more=""):
     text(4, y + 12, name)
