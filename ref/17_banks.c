@@ -105,12 +105,12 @@ static void between(const struct kcp_ladder *a, struct warp *m, struct block_tok
 
 /* Computes all chunks of segment s. If a->work points to one int64_t, adds to it the
  * number of times that ldmatrix instructions read shared memory. */
-static void chunks(const struct kcp_ladder *a, void *m_, double *S, int wide, int s,
+static void chunks(const struct kcp_ladder *a, void *unit, double *S, int wide, int s,
                    int n, int v0)
 {
     const int HV = a->HV, K = a->K, *cn = a->cn;
     const double (*w)[HV][K] = a->w, (*kg)[HV][K] = a->kg, (*decay)[HV][K] = a->decay;
-    struct warp *m = m_;
+    struct warp *m = unit;
     int64_t none, *times = a->work_bytes == sizeof none ? a->work : &none;
     warp_state(m->S, S, wide, 0);
     for (int c = cn[s]; c < cn[s + 1]; c++) {

@@ -132,10 +132,10 @@ static void one_chunk(const struct kcp_ladder *a, struct warp *m, int64_t t0, in
 //< rung
 
 /* Computes columns v0 .. v0+15 of head n for all chunks of segment s. */
-static void chunks(const struct kcp_ladder *a, void *m_, double *S, int wide, int s,
+static void chunks(const struct kcp_ladder *a, void *unit, double *S, int wide, int s,
                    int n, int v0)
 {
-    struct warp *m = m_;
+    struct warp *m = unit;
     const int *cn = a->cn;
     const double (*decay)[a->HV][a->K] = a->decay;
     warp_state(m->S, S, wide, 0);

@@ -90,10 +90,10 @@ static void between(const struct kcp_ladder *a, struct warpgroup *m,
     }
 }
 
-static void chunks(const struct kcp_ladder *a, void *m_, double *S, int wide, int s,
+static void chunks(const struct kcp_ladder *a, void *unit, double *S, int wide, int s,
                    int n, int v0)
 {
-    struct warpgroup *m = m_;
+    struct warpgroup *m = unit;
     const int HV = a->HV, K = a->K, *cn = a->cn;
     const double (*w)[HV][K] = a->w, (*kg)[HV][K] = a->kg;
     m->S = S;

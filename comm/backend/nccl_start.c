@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 static struct nccl calls;
-static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pthread_once_t loaded = PTHREAD_ONCE_INIT;
 static const char *missing;
 
 static void load(void)
@@ -31,7 +31,7 @@ static void load(void)
 
 const struct nccl *nccl_open(char *why, size_t n)
 {
-    pthread_once(&once, load);
+    pthread_once(&loaded, load);
     if (missing)
         snprintf(why, n, "%s", missing);
     return missing ? NULL : &calls;

@@ -69,9 +69,9 @@ static int apply(int HV, int K, int V, const void *map, int backward, int first,
 {
     if (K > KMAX) return KCP_NA;
     if (!first && (K == 64 || K == 128) && V % COLS == 0 && is_aligned_16(map)) {
-        auto once = backward ? apply_once<64, 1> : apply_once<64, 0>;
-        if (K == 128) once = backward ? apply_once<128, 1> : apply_once<128, 0>;
-        return once(HV, V, map, v0, Vb, S_in, ld_in, S_out, ld_out, stream);
+        auto launch = backward ? apply_once<64, 1> : apply_once<64, 0>;
+        if (K == 128) launch = backward ? apply_once<128, 1> : apply_once<128, 0>;
+        return launch(HV, V, map, v0, Vb, S_in, ld_in, S_out, ld_out, stream);
     }
     if (HV && Vb)
         apply_map<<<dim3(HV, (Vb + COLS - 1) / COLS), dim3(COLS, ROWS), 0, stream>>>(

@@ -358,15 +358,15 @@ static int run_of_backward(const struct conv_call *a)
 {
     enum { FIXED = 2, MOST = 8, OF_RUN = 20 };
     const int64_t at_once = (int64_t)processors() * BLOCKS_BACKWARD;
-    int64_t least = INT64_MAX;
+    int64_t shortest = INT64_MAX;
     int best = FIXED;
     for (int run = 1; run <= MOST && a->NS == 1 && !a->plan->L; run++) {
         const int64_t blocks =
             (int64_t)column_blocks(a, N_BACKWARD) * ((a->NC + run - 1) / run);
         const int64_t time =
             (blocks + at_once - 1) / at_once * ((int64_t)run * a->C + OF_RUN);
-        if (time >= least) continue;
-        least = time;
+        if (time >= shortest) continue;
+        shortest = time;
         best = run;
     }
     return best;

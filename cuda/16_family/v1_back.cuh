@@ -71,14 +71,14 @@ static __device__ void states_back(const struct family &x, struct token_range s,
         const int64_t t = s.t + i;
         const X *dO = in<X>(x.a.do_, t, HV, n, V);
         const float G = G_of(x, t, n, d), *z = x.z + (t * HV + n) * V;
-        float of_q = 0.0f, of_look = 0.0f;
+        float dO_h = 0.0f, of_look = 0.0f;
         for (int v = 0; v < V; v++) {
-            of_q += (float)dO[v] * (float)h[v];
+            dO_h += (float)dO[v] * (float)h[v];
             of_look += z[v] * (float)h[v];
         }
-        of_q *= (float)x.a.scale * exp2f(G);
-        y.q[i] += of_q;
-        y.G[i] += of_q * query<X>(x, t, n, d);
+        dO_h *= (float)x.a.scale * exp2f(G);
+        y.q[i] += dO_h;
+        y.G[i] += dO_h * query<X>(x, t, n, d);
         for (int r = 0; r < m; r++) {
             const X *v_new = in<X>(x.v_new, t * m + r, HV, n, V);
             float of_key = 0.0f;

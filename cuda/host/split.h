@@ -72,12 +72,12 @@ static inline int64_t kcp_strip_length(const struct kcp_context *x, int HV, int 
 {
     const int64_t longest = kcp_longest(x);
     int64_t best = 0;
-    double least = longest ? kcp_strip_cost(x, HV, C, P, longest) : 0;
+    double lowest = longest ? kcp_strip_cost(x, HV, C, P, longest) : 0;
     for (int m = 2; longest && m <= KCP_MOST_STRIPS; m++) {
         const int64_t L = kcp_length_tried(longest, C, m);
         const double cost = kcp_strip_cost(x, HV, C, P, L);
-        if (L < longest && cost < least) {
-            least = cost;
+        if (L < longest && cost < lowest) {
+            lowest = cost;
             best = L;
         }
     }
@@ -186,12 +186,12 @@ static inline int kcp_fused_chunks(const struct kcp_cut *c)
 {
     const int64_t longest = kcp_longest(c->x);
     int64_t best = 0;
-    double least = longest ? kcp_fused_cost(c, longest) : 0;
+    double lowest = longest ? kcp_fused_cost(c, longest) : 0;
     for (int m = 2; longest && m <= KCP_MOST_STRIPS; m++) {
         const int64_t L = kcp_length_tried(longest, 64, m);
         const double cost = kcp_fused_cost(c, L);
-        if (L < longest && cost < least) {
-            least = cost;
+        if (L < longest && cost < lowest) {
+            lowest = cost;
             best = L;
         }
     }
@@ -368,8 +368,8 @@ static inline int kcp_most_prepared(const struct kcp_call *a, int processors)
 static inline int kcp_prepare_share(int chunks, int heads, int processors)
 {
     const int64_t n = (int64_t)chunks * heads / (4 * 3 * processors);
-    const int some = n > 3 ? 3 : (int)n, least = chunks / 65535 + 1;
-    return some > least ? some : least;
+    const int some = n > 3 ? 3 : (int)n, needed = chunks / 65535 + 1;
+    return some > needed ? some : needed;
 }
 
 /* Returns the number of blocks of backward's kernel `finish`, which distributes pairs

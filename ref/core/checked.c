@@ -359,16 +359,16 @@ int kcp_begin(const char *stage, enum kcp_where where, const void *args,
 static int check_types(const struct kcp_variant *v, const struct kcp_call *c)
 {
     const struct kcp_stage *s = kcp_stage_find(v->stage);
-    const enum kcp_type of_q = kcp_type_of(c, KCP_ACTV, v->storage);
+    const enum kcp_type q_type = kcp_type_of(c, KCP_ACTV, v->storage);
     const enum kcp_store stores[] = { KCP_G, KCP_BETA };
     if (v->types || !s || !field_of(s, "g_raw") || kcp_path_knows(v->stage, v->name))
         return KCP_OK;
     for (int i = 0; i < 2; i++) {
         const enum kcp_type type = kcp_type_of(c, stores[i], v->storage);
-        if (type != of_q)
+        if (type != q_type)
             return kcp_refuse(KCP_NA, "%s %s: %s_type: found %s, expected %s, the type "
                               "of q", v->stage, v->name, i ? "beta" : "g",
-                              kcp_type_name(type), kcp_type_name(of_q));
+                              kcp_type_name(type), kcp_type_name(q_type));
     }
     return KCP_OK;
 }

@@ -249,14 +249,14 @@ static struct kcp_facts query_facts(const struct kcp_query *q)
 {
     struct kcp_facts f = kcp_facts_of(q->call, q->device);
     f.saved = q->saved;
-    const enum kcp_type of_q = kcp_type_of(q->call, KCP_ACTV, q->storage);
+    const enum kcp_type q_type = kcp_type_of(q->call, KCP_ACTV, q->storage);
     const enum kcp_type g = kcp_type_of(q->call, KCP_G, q->storage);
     const enum kcp_type beta = kcp_type_of(q->call, KCP_BETA, q->storage);
-    f.g_as_q = g == of_q;
+    f.g_as_q = g == q_type;
     f.g_f32 = g == KCP_TYPE_F32;
     f.g_bf16 = g == KCP_TYPE_BF16;
     f.g_f16 = g == KCP_TYPE_F16;
-    f.beta_as_q = beta == of_q;
+    f.beta_as_q = beta == q_type;
     f.beta_f32 = beta == KCP_TYPE_F32;
     f.beta_bf16 = beta == KCP_TYPE_BF16;
     f.beta_f16 = beta == KCP_TYPE_F16;
@@ -332,15 +332,15 @@ static void none_takes(const struct kcp_query *q, char *why, size_t n)
     const struct kcp_call *c = q->call;
     struct kcp_call alike = *c;
     struct kcp_query other = *q;
-    const enum kcp_type of_q = kcp_type_of(c, KCP_ACTV, q->storage);
+    const enum kcp_type q_type = kcp_type_of(c, KCP_ACTV, q->storage);
     const enum kcp_type g = kcp_type_of(c, KCP_G, q->storage);
     const enum kcp_type beta = kcp_type_of(c, KCP_BETA, q->storage);
     int at = snprintf(why, n, "%s: no path takes K = %d, V = %d, C = %d%s", q->stage,
                       c->K, c->V, c->C,
                       q->format ? " and a saved block of this format" : "");
-    if ((g == of_q && beta == of_q) || at < 0 || (size_t)at >= n) return;
+    if ((g == q_type && beta == q_type) || at < 0 || (size_t)at >= n) return;
     at += snprintf(why + at, n - (size_t)at, ", with q of type %s, g %s, beta %s",
-                   kcp_type_name(of_q), kcp_type_name(g), kcp_type_name(beta));
+                   kcp_type_name(q_type), kcp_type_name(g), kcp_type_name(beta));
     alike.g_type = alike.beta_type = KCP_AS_Q;
     other.call = &alike;
     const struct kcp_path *p = kcp_path_find(&other, NULL, NULL, 0);

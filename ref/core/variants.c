@@ -21,7 +21,7 @@ extern const struct kcp_checked __stop_kcp_checked[] BOUND;
 enum { MOST_VARIANTS = 1024 };
 static struct kcp_variant listed[MOST_VARIANTS];
 static int nlisted;
-static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pthread_once_t list_made = PTHREAD_ONCE_INIT;
 
 static void list_all(void)
 {
@@ -77,7 +77,7 @@ int kcp_variants(const char *stage, const char *name, const struct kcp_variant *
     const struct kcp_variant *all[MOST_VARIANTS];
     int n = 0;
     if (!out || max < 0) return 0;
-    pthread_once(&once, list_all);
+    pthread_once(&list_made, list_all);
     for (int i = 0; i < nlisted; i++)
         if (kcp_stage_matches(stage, listed[i].stage) &&
             (!name || !strcmp(kcp_path_alias(listed[i].stage, name), listed[i].name)))

@@ -142,14 +142,14 @@ struct kcase *cases_anchors(const struct kcp_stage *s, int wide, uint64_t seed,
     strcat(models, "}");
     if (s->facts & KCP_SPIKES) options = "spike masks=1 D=3";
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        const int others = strstr(rows[i].words, "OTHER") != NULL;
+        const int others = strstr(rows[i].words, "NEWER_FORM") != NULL;
         if (rows[i].wide != wide || !is(s, rows[i].stages)) continue;
         for (int form = others ? FOUR_FORMS : KCP_FORMS - 1; form < KCP_FORMS; form++) {
             char text[2000];
             snprintf(text, sizeof text, "%s", rows[i].words);
             replace(text, "MODEL", models);
             replace(text, "OPTIONS", options);
-            replace(text, "OTHER", kcp_form_names[form]);
+            replace(text, "NEWER_FORM", kcp_form_names[form]);
             replace(text, "FORM", forms);
             add_cases(&a, text);
         }

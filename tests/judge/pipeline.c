@@ -256,10 +256,10 @@ void pipeline_disturb(struct tensor_set *b, const struct kcase *k,
  * sequence without tokens gets the sequence's row of tensor `given`, or 0. */
 static void states_of_sequences(struct tensor_set *b, const struct kcp_plan *p,
                                 const struct kcp_call *c, const char *name,
-                                const char *of_stretches, const char *given)
+                                const char *by_segment, const char *given)
 {
     struct tensor *to = tensor_add(b, name, "N HV K V", KCP_ACC, c);
-    const struct tensor *from = tensor_find(b, of_stretches);
+    const struct tensor *from = tensor_find(b, by_segment);
     const struct tensor *whole = tensor_find(b, given);
     const size_t n = (size_t)c->HV * c->K * c->V;
     if (whole) memcpy(to->p, whole->p, 8 * (size_t)to->n);

@@ -96,10 +96,24 @@ const char *forward_prefix(const struct kcp_field *f)
 
 int (*trial_forward)(struct kcp_forward *) = ref_forward;
 
-/* Runs a forward before backward v: the forward that writes the block format of v (see
- * paths.c) or, for a host variant without such a forward, the reference. The reference
- * also runs before a mutant and its twin (the same code without the mistake), because
- * their forwards save nothing. The forward's o and ht are outputs of the trial. */
+/* Runs the forward that writes the block format of backward v (see paths.c) or, for a
+ * host variant without such a forward, the reference. The reference also runs before a
+ * mutant and its twin (the same code without the mistake), because their forwards save
+ * nothing. */
+static int run_forward_of(const struct kcp_variant *v, const struct rank_args *s,
+                          struct kcp_forward *a)
+{
+    const int is_reference = is_mutant(v) || !strcmp(v->name, "twin");
+    const struct kcp_variant *first =
+        is_reference ? NULL : paths_forward_before(v, a, s->id);
+    if (!first && v->where == KCP_DEVICE) return KCP_NA;
+    if (first && first->work) a->work_bytes = first->work(a);
+    if (a->work_bytes) a->work = fenced_unwritten_soon(s->mem, a->work_bytes);
+    if (s->mem->sync()) return KCP_CUDA;
+    return first ? first->run(a) : trial_forward(a);
+}
+
+/* Runs a forward before backward v. The forward's o and ht are outputs of the trial. */
 static int run_forward(struct rank_args *s, const struct kcp_variant *v)
 {
     const struct kcp_stage *back = stage_find("13_backward");
@@ -118,18 +132,25 @@ static int run_forward(struct rank_args *s, const struct kcp_variant *v)
     a.saved_bytes = s->saved_bytes;
     memcpy(&a.o, s->args + forward_o.at, sizeof a.o);
     memcpy(&a.ht, s->args + forward_ht.at, sizeof a.ht);
-    int status = a.saved ? KCP_OK : KCP_NO_MEMORY;
-    const int wrong = is_mutant(v) || !strcmp(v->name, "twin");
-    const struct kcp_variant *first = NULL;
-    if (!wrong) first = paths_forward_before(v, &a, s->id);
-    if (!status && first && first->work && (a.work_bytes = first->work(&a)))
-        a.work = fenced_unwritten_soon(s->mem, a.work_bytes);
-    if (!status && !first && v->where == KCP_DEVICE) status = KCP_NA;
-    if (!status && s->mem->sync()) status = KCP_CUDA;
-    if (!status) status = first ? first->run(&a) : trial_forward(&a);
-    if (s->mem->sync()) status = KCP_CUDA;
+    const int status = a.saved ? run_forward_of(v, s, &a) : KCP_NO_MEMORY;
+    const int unfinished = s->mem->sync();
     free_fenced(s, a.work, a.work_bytes, "forward's workspace");
-    return status;
+    return unfinished ? KCP_CUDA : status;
+}
+
+/* Gives the variant a workspace, which *work keeps for the caller, and runs it. */
+static int run_variant(const struct trial *t, struct rank_args *s, void **work)
+{
+    struct kcp_call *c = (struct kcp_call *)s->args;
+    if (t->variant->work) c->work_bytes = t->variant->work(s->args);
+    if (c->work_bytes) {
+        c->work = *work = fenced_unwritten_soon(s->mem, c->work_bytes);
+        if (!*work) return KCP_NO_MEMORY;
+    }
+    const int filled =
+        *work && t->stale ? leftovers_fill(s, *work, c->work_bytes, t->stale) : KCP_OK;
+    if (filled) return filled;
+    return s->mem->sync() ? KCP_CUDA : t->variant->run(s->args);
 }
 
 static int rank_body(struct kcp_comm *comm, void *arg)
@@ -158,13 +179,7 @@ static int rank_body(struct kcp_comm *comm, void *arg)
         ((struct kcp_backward *)s->args)->saved_bytes = s->saved_bytes;
     }
     if (comm) comm->traffic = (struct kcp_traffic){ 0 };
-    if (!status && t->variant->work && (c->work_bytes = t->variant->work(s->args)))
-        if (!(c->work = work = fenced_unwritten_soon(s->mem, c->work_bytes)))
-            status = KCP_NO_MEMORY;
-    if (!status && work && t->stale)
-        status = leftovers_fill(s, work, c->work_bytes, t->stale);
-    if (s->mem->sync() && !status) status = KCP_CUDA;
-    if (!status) status = t->variant->run(s->args);
+    if (!status) status = run_variant(t, s, &work);
     const char *ungrouped = comm ? groups_end(comm) : NULL;
     if (ungrouped) snprintf(s->why, sizeof s->why, "%s", ungrouped);
     /* The stream also ends if NCCL aborts, so only the barrier detects a failure. */
