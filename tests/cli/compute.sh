@@ -1,6 +1,7 @@
 #!/bin/sh
 # compute.sh -- drives the book's page "compute" in a browser: results on all forms, every
-# mutant predicted wrongly and rightly, wrong choices; then checks its layout.
+# mutant predicted wrongly and rightly, wrong choices; then checks its layout, and that
+# chapter 06's interactive figure shows its plan.
 #
 # Book: page "compute".
 cd "$(dirname "$0")/../.." || exit 2
@@ -23,7 +24,10 @@ $CHROME --virtual-time-budget=300000 --timeout=240000 --dump-dom "file://$PWD/$d
     2>"$W/log" >"$W/page"
 grep -q '<pre id="drive">DRIVE BEGIN' "$W/page" || { echo "compute.sh: the page did not answer"; tail -3 "$W/log"; exit 1; }
 sed -n '/id="drive">DRIVE BEGIN/,/DRIVE END/p' "$W/page" | sed '1d;$d' >"$W/faults"
-sed 's/^/compute.sh: /' "$W/faults"
+$CHROME --virtual-time-budget=10000 --dump-dom "file://$PWD/$d/06-plan.html" 2>"$W/log" |
+    grep -q 'States that cross a cut: 3; segments that must send M as well: 2' ||
+    echo "chapter 06's interactive figure shows no plan" >>"$W/faults"
 WIDTHS="1280 390" sh book/lint.sh $d compute >"$W/layout" || { cat "$W/layout"; exit 1; }
-[ -s "$W/faults" ] || echo "compute.sh: 24 sets of choices, 10 mutants, 5 wrong choices, layout"
+sed 's/^/compute.sh: /' "$W/faults"
+[ -s "$W/faults" ] || echo "compute.sh: 24 sets of choices, 10 mutants, 5 wrong choices, layout, chapter 06"
 [ ! -s "$W/faults" ]
