@@ -40,8 +40,6 @@ static int check_options(struct run *x)
         { o->blocks && o->form != KCP_PIPELINE, "--blocks", "--form pipeline" },
         { o->stripe && o->spread != KCP_STRIPED, "--stripe", "--layout striped" },
         { o->cuts && o->spread, "--cuts", "a run without --layout" },
-        { o->cuts && o->owners, "--cuts", "a run without --owners" },
-        { o->spread && o->owners, "--owners", "a run without --layout" },
     };
     o->lower_bound = given ? o->lower_bound : -5;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)

@@ -1,4 +1,4 @@
-/* owners.c -- reads the table of owners (the rank of each range of tokens), and
+/* owners.c -- makes the table of owners (the rank of each range of tokens), and
  * permutes rows from token order to shard order and back.
  *
  * Book: chapter 06.
@@ -10,61 +10,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Reads --owners FILE [B,2]. A row has the first token and the rank of a range. */
-static int read_table(struct run *x, struct kcp_owners *o)
-{
-    struct npy in;
-    const char *file = x->o.owners;
-    char found[80];
-    if (npy_read(file, &in, x->why, sizeof x->why) != 0) {
-        x->exit = RUN_BAD;
-        return -1;
-    }
-    const int whole = in.kind == NPY_I64 || in.kind == NPY_I32;
-    const int64_t *row = in.data, B = in.nd == 2 ? in.dim[0] : 0;
-    int bad = 0;
-    if (!whole || in.nd != 2 || in.dim[1] != 2 || B < 1 || B > 1 << 26) {
-        npy_shape(in.nd, in.dim, found, sizeof found);
-        bad = run_error(x, RUN_BAD, file, "found %s of %s, expected [B,2] of int64 or "
-                        "int32: first token, rank", found, npy_kind_name(in.kind));
-    }
-    o->bound = bad ? NULL : malloc(sizeof *o->bound * (size_t)(B + 1));
-    o->owner = bad ? NULL : malloc(sizeof *o->owner * (size_t)B);
-    if (!bad && (!o->bound || !o->owner))
-        bad = run_error(x, RUN_FAILED, file, "out of memory");
-    for (int64_t b = 0; b < B && !bad; b++) {
-        o->bound[b] = row[2 * b];
-        o->owner[b] = (int)row[2 * b + 1];
-        if (row[2 * b + 1] < 0 || row[2 * b + 1] >= MOST_RANKS)
-            bad = run_error(x, RUN_BAD, file, "found rank %" PRId64
-                            ", expected 0 to %d", row[2 * b + 1], MOST_RANKS - 1);
-    }
-    if (!bad) {
-        o->B = (int)B;
-        o->bound[B] = x->size.T;
-    }
-    npy_free(&in);
-    return bad;
-}
-
-/* Makes the table of owners for --owners or --layout. Without either, B = 0 and each
- * rank owns one range. Without --ranks, sets *R to 1 + the largest rank in the file. */
-int owners_read(struct run *x, const int64_t *cu, int *R, struct kcp_owners *o)
+/* Makes the table of owners for --layout. Without --layout, B = 0 and each rank owns
+ * one range. */
+int owners_make(struct run *x, const int64_t *cu, int R, struct kcp_owners *o)
 {
     const char *why = "";
     *o = (struct kcp_owners){ 0 };
-    if (x->o.owners) {
-        if (read_table(x, o) != 0)
-            return -1;
-        for (int b = 0; b < o->B && !x->o.ranks; b++)
-            if (o->owner[b] >= *R)
-                *R = o->owner[b] + 1;
-        return 0;
-    }
     if (!x->o.spread)
         return 0;
     const int64_t stripe = x->o.stripe ? x->o.stripe : x->size.C;
-    if (kcp_owners_make(o, x->o.spread, x->size.N, cu, *R, stripe, &why))
+    if (kcp_owners_make(o, x->o.spread, x->size.N, cu, R, stripe, &why))
         return run_error(x, RUN_BAD, "--layout", "%s", why);
     return 0;
 }

@@ -101,7 +101,7 @@ int plan_make(struct run *x)
     int R = x->o.ranks ? (int)x->o.ranks : 1;
     if (count)
         R = count - 1;
-    bad = bad || owners_read(x, cu, &R, &owners) != 0;
+    bad = bad || owners_make(x, cu, R, &owners) != 0;
     x->size.R = R;
     int Wc = 0;
     for (int i = 0; i < x->a.n; i++)

@@ -105,9 +105,9 @@ int  outputs_make(struct run *x, const struct kcp_stage *s);
 int  plan_read(struct run *x);
 int  plan_make(struct run *x);
 int  call_make(struct run *x);
-/* owners.c. owners_read makes the table for --layout or --owners. owners_permute
- * puts token arrays in shard or token order. owners_text writes a rank's ranges. */
-int  owners_read(struct run *x, const int64_t *cu, int *R, struct kcp_owners *o);
+/* owners.c. owners_make makes the table for --layout. owners_permute puts token arrays
+ * in shard or token order. owners_text writes a rank's ranges. */
+int  owners_make(struct run *x, const int64_t *cu, int R, struct kcp_owners *o);
 int  owners_permute(struct run *x, int back);
 void owners_text(const struct kcp_plan *p, int r, char *text, size_t n);
 

@@ -137,8 +137,6 @@ int stage_run(struct run *x)
     const char *many = x->o.ranks > 1 ? "--ranks" : NULL;
     if (x->o.cuts || x->o.spread)
         many = x->o.cuts ? "--cuts" : "--layout";
-    if (x->o.owners)
-        many = "--owners";
     if (!x->stage->ranks && many)
         return run_error(x, RUN_BAD, many, "stage %s runs only on one rank",
                          x->stage->name);
