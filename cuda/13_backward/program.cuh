@@ -8,25 +8,21 @@
 // host waits only for the communicator. If the block saved by forward does not match
 // this call's sizes, save mode and reuse_M, all gradients but dh0 become NaN.
 
-// Recomputes the arrays of chapters 02 and 03 that KCP_SAVE_ALL would have saved. If
-// front_was_kept returns 1, beta, Aqk and A were saved, so the Aqk and A that chapter
-// 03's kernel may recompute are discarded.
+// Recomputes the arrays of chapters 02 and 03 that KCP_SAVE_ALL would have saved. beta,
+// Aqk and A were saved, so the Aqk and A that chapter 03's kernel may recompute are
+// discarded.
 static int front_recompute(struct backward *x)
 {
     const struct kcp_call *call = (const struct kcp_call *)&x->a;
     struct kcp_gate gate = stage_args<struct kcp_gate>(call, x->s);
     struct kcp_wy wy = stage_args<struct kcp_wy>(call, x->s);
-    const int kept = front_was_kept(x);
-    int status = KCP_OK;
     gate.pass = KCP_FORWARD;
-    if (kept) {
-        gate.beta = NULL;
-        gate.q = gate.k = NULL;
-        status = x->t.recompute ? x->t.recompute(&gate, &wy) : KCP_NA;
-        if (status != KCP_NA) return status;
-        wy.Aqk = x->s.dAqk;
-        wy.A = x->A_recomputed;
-    }
+    gate.beta = NULL;
+    gate.q = gate.k = NULL;
+    int status = x->t.recompute ? x->t.recompute(&gate, &wy) : KCP_NA;
+    if (status != KCP_NA) return status;
+    wy.Aqk = x->s.dAqk;
+    wy.A = x->A_recomputed;
     status = x->t.gate(&gate);
     return status ? status : x->t.wy(&wy);
 }

@@ -21,35 +21,11 @@ struct backward {
     struct kcp_exchange e;
 };
 
-// Returns 1 if forward's block has format KCP_FORMAT_FACTORS, with per-token results of
-// chapters 02 and 03, or 0 if it has KCP_FORMAT_CHUNKS, of the kernels of chapter 18.
-static inline int front_was_kept(const struct backward *x)
-{
-    return x->t.path->format == KCP_FORMAT_FACTORS;
-}
-
 // Returns whether the saved block also contains states and v_new, so that nothing needs
 // to be recomputed.
 static inline int all_was_kept(const struct backward *x)
 {
-    return front_was_kept(x) && x->a.save == KCP_SAVE_ALL;
-}
-
-// Places those arrays of chapters 02 and 03 that are recomputed.
-template <class X>
-static void place_front(struct backward *x)
-{
-    const struct kcp_backward *a = &x->a;
-    const int64_t TH = a->T * a->H, TV = a->T * a->HV, f = sizeof(float);
-    struct arena *r = &x->r;
-    struct pass_arrays *s = &x->s;
-    s->q = arena_take(r, TH * a->K, sizeof(X));
-    s->k = arena_take(r, TH * a->K, sizeof(X));
-    s->rstd_q = arena_take(r, TH, f);
-    s->rstd_k = arena_take(r, TH, f);
-    s->beta = arena_take(r, TV, f);
-    s->Aqk = arena_take(r, TV * a->C, sizeof(X));
-    s->A = arena_take(r, TV * a->C, sizeof(X));
+    return x->a.save == KCP_SAVE_ALL;
 }
 
 // Places forward's arrays in the saved block or, if not saved, in the workspace.
@@ -59,13 +35,11 @@ static void place_forward(struct backward *x)
     const struct kcp_backward *a = &x->a;
     struct arena *r = &x->r;
     struct pass_arrays *s = &x->s;
-    if (front_was_kept(x)) {
-        s->q = arena_named(r, "q", 0, 1);
-        s->k = arena_named(r, "k", 0, 1);
-        s->beta = arena_named(r, "beta", 0, 1);
-        s->Aqk = arena_named(r, "Aqk", 0, 1);
-        s->A = arena_named(r, "A", 0, 1);
-    } else place_front<X>(x);
+    s->q = arena_named(r, "q", 0, 1);
+    s->k = arena_named(r, "k", 0, 1);
+    s->beta = arena_named(r, "beta", 0, 1);
+    s->Aqk = arena_named(r, "Aqk", 0, 1);
+    s->A = arena_named(r, "A", 0, 1);
     x->h_kept = arena_named(r, "h_kept", 0, 1);
     place_recomputed<X>(r, (const struct kcp_call *)a, s);
     if (all_was_kept(x)) return;
