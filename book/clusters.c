@@ -15,8 +15,8 @@ static void floors(void)
     printf("== 17-floors\nper token and head: %.0f bytes, %.0f operations (%.0f in "
            "whole tiles);\na copy at %.2f TB/s, products at %.0f TFLOP/s\n\n", bytes,
            flop, tiles, copy / 1e12, tensor / 1e12);
-    printf("@18/chunk %.1f\n@18/chunk_us %.1f\n@18/processor %.0f\n", tiles * C * 1e-6,
-           tiles * C / sm * 1e6, sm * 1e-12);
+    printf("@18/chunk %.1f\n@18/chunk_us %.1f\n", tiles * C * 1e-6,
+           tiles * C / sm * 1e6);
     /* Backward: 2590 bytes and 417792 operations per token and head (kcp-bench). */
     printf("@18/floor_forward %.2f\n@18/floor_backward %.2f\n",
            8192 * 96 * fmax(bytes / copy, flop / tensor) * 1e3,

@@ -22,15 +22,17 @@ static double dh0[K][V], out[T][V];
 struct factors { double k[C][K], q[C][K], kg[C][K], decay[K], Ab[C][C], Aqk[C][C]; };
 static struct factors all[CHUNKS];
 
-/* y[m,w] += sign a b, with a[m,n] (add_t: the transposed of a[n,m]) and b[n,w]. */
-#define add(y, sign, a, b, m, n, w) add_product(y, sign, a, n, 1, b, (m) * (w), n, w)
-#define add_t(y, sign, a, b, m, n, w) add_product(y, sign, a, 1, m, b, (m) * (w), n, w)
-static void add_product(double *y, double sign, const double *a, int down, int right,
-                        const double *b, int size, int n, int w)
+/* y[m,w] += sign a b, with a[m,n] and b[n,w]. In add_t the transposed of a[n,m] is the
+ * first factor, in add_bt that of b[w,n] the second. */
+#define add(y, s, a, b, m, n, w) add_product(y, s, a, n, 1, b, w, 1, (m) * (w), n, w)
+#define add_t(y, s, a, b, m, n, w) add_product(y, s, a, 1, m, b, w, 1, (m) * (w), n, w)
+#define add_bt(y, s, a, b, m, n, w) add_product(y, s, a, n, 1, b, 1, n, (m) * (w), n, w)
+static void add_product(double *y, double sign, const double *a, int di, int dj,
+                        const double *b, int ej, int ek, int size, int n, int w)
 {
     for (int i = 0; i < size; i++)
         for (int j = 0; j < n; j++)
-            y[i] += sign * a[i / w * down + j * right] * b[j * w + i % w];
+            y[i] += sign * a[i / w * di + j * dj] * b[j * ej + i % w * ek];
 }
 
 /* Computes the factors of n tokens from token t0 on. Rows n .. C - 1 are 0. */
@@ -93,6 +95,40 @@ static void step_back(const struct factors *f, const double d_o[C][V], double dS
     add_t(dS[0], -1, f->k[0], dv[0], K, C, V);          /*      - k~^T dv */
 }
 //< reverse-step
+
+/* What one step of eq:gauge-adjoint reads, with 2^a in `anchor`, and its gradients. */
+struct gauge {
+    double qf[C][K], kf[C][K], kb[C][K], F[C][K], anchor[K], S_hat[K][V], v_new[C][V];
+    double d_o[C][V], dv[C][V], dqf[C][K], dkf[C][K], dkb[C][K], dE[K];
+};
+
+//> gauge-back
+/* One step back. dS is dS_hat at the step's end, and on return at its start. */
+static void gauge_back(const struct factors *f, struct gauge *x, double dS[K][V])
+{
+    double dU[C][V] = { { 0 } }, X[C][C] = { { 0 } }, Y[C][C] = { { 0 } };
+    add(dU[0], 1, x->kb[0], dS[0], C, K, V);
+    add_t(dU[0], 1, f->Aqk[0], x->d_o[0], C, C, V);
+    add_t(x->dv[0], 1, f->Ab[0], dU[0], C, C, V);
+    add_bt(X[0], 1, x->d_o[0], x->v_new[0], C, V, C);
+    add_bt(Y[0], 1, x->dv[0], x->v_new[0], C, V, C);
+    for (int i = 0; i < C; i++)
+        for (int j = i; j < C; j++) Y[i][j] = 0, X[i][j] *= i == j;     /* tril */
+    add_bt(x->dkb[0], 1, x->v_new[0], dS[0], C, V, K);
+    for (int p = 0; p < K; p++) {
+        for (int v = 0; v < V; v++) x->dE[p] += x->S_hat[p][v] * dS[p][v];
+        for (int i = 0; i < C; i++) x->dE[p] += x->kb[i][p] * x->dkb[i][p];
+    }
+    add_t(x->dkb[0], 1, X[0], x->qf[0], C, C, K);
+    add_t(x->dkb[0], -1, Y[0], x->kf[0], C, C, K);
+    add_bt(x->dqf[0], 1, x->d_o[0], x->S_hat[0], C, V, K);
+    add(x->dqf[0], 1, X[0], x->kb[0], C, C, K);
+    add_bt(x->dkf[0], -1, x->dv[0], x->S_hat[0], C, V, K);
+    add(x->dkf[0], -1, Y[0], x->kb[0], C, C, K);
+    add_t(dS[0], 1, x->qf[0], x->d_o[0], K, C, V);
+    add_t(dS[0], -1, x->kf[0], x->dv[0], K, C, V);
+}
+//< gauge-back
 
 //> roles-block
 enum { PIPE_K, PIPE_A, PIPE_Q, PIPE_AQK, PIPES, STAGES = 2, V_LANES = C };
@@ -257,17 +293,73 @@ static void recurrence(void)
     check(!ref_step(&a), "ref_step failed");
 }
 
+/* Sets what gauge_back reads in chunk c, whose first state is S. Anchor: row 0. */
+static void gauge_of(struct gauge *x, int c, double S[K][V])
+{
+    const struct factors *f = &all[c];
+    double y[C][V] = { { 0 } }, unused[C][V];
+    for (int p = 0; p < K; p++) {
+        x->anchor[p] = exp2(g[c * C][p] / log(2));
+        for (int w = 0; w < V; w++) x->S_hat[p][w] = x->anchor[p] * S[p][w];
+        for (int i = 0; i < tokens(c); i++) {
+            x->qf[i][p] = f->q[i][p] / x->anchor[p];
+            x->kf[i][p] = f->k[i][p] / x->anchor[p];
+            x->F[i][p] = x->kf[i][p] / k[c * C + i][p];
+            x->kb[i][p] = k[c * C + i][p] / x->F[i][p];
+        }
+    }
+    memcpy(x->d_o, d_o[c * C], tokens(c) * sizeof *y);
+    memcpy(y, v[c * C], tokens(c) * sizeof *y);
+    add(y[0], -1, f->k[0], S[0], C, K, V);
+    add(x->v_new[0], 1, f->Ab[0], y[0], C, C, V);
+    memcpy(y, v[c * C], tokens(c) * sizeof *y);
+    step(f, y, S, unused);
+}
+
+/* Takes both steps back over all chunks, and compares gradients with the recurrence. */
+static void backward(void)
+{
+    static struct gauge all_x[CHUNKS];
+    double S[K][V], dS[K][V], dS_hat[K][V], worst = 0;
+    memcpy(S, h0, sizeof h0);
+    memcpy(dS, dht, sizeof dht);
+    memcpy(dS_hat, dht, sizeof dht);
+    for (int c = 0; c < CHUNKS; c++) gauge_of(&all_x[c], c, S);
+    for (int c = CHUNKS - 1; c >= 0; c--) {
+        struct gauge *x = &all_x[c];
+        double found[C][V], sum[K];
+        step_back(&all[c], x->d_o, dS, found);
+        memcpy(out[c * C], found, tokens(c) * sizeof *found);
+        for (int i = 0; i < K * V; i++)
+            dS_hat[i / V][i % V] *= all[c].decay[i / V] / x->anchor[i / V];
+        gauge_back(&all[c], x, dS_hat);
+        for (int i = 0; i < K * V; i++) dS_hat[i / V][i % V] *= x->anchor[i / V];
+        memcpy(sum, x->dE, sizeof sum);
+        for (int i = tokens(c) - 1, t = c * C + i; i >= 0; i--, t--) {
+            double db = 0;
+            for (int w = 0; w < V; w++) {
+                db += x->dv[i][w] * x->v_new[i][w] / beta[t] / beta[t];
+                worst += fabs(x->dv[i][w] - dv[t][w]);
+            }
+            worst += fabs(db - dbeta[t]);
+            for (int p = 0; p < K; p++) {
+                const double F = x->F[i][p], dqf = x->dqf[i][p], dkf = x->dkf[i][p];
+                const double dkb = x->dkb[i][p];
+                sum[p] += x->qf[i][p] * dqf + x->kf[i][p] * dkf - x->kb[i][p] * dkb;
+                worst += fabs(sum[p] - dg[t][p]) + fabs(F * dqf - dq[t][p]) +
+                         fabs(F * dkf + dkb / F - dk[t][p]);
+            }
+        }
+    }
+    check(difference(dS, dv, dh0) < 1e-12, "step_back differs from the recurrence");
+    check(worst + difference(dS_hat, dv, dh0) < 1e-10, "gauge_back differs");
+}
+
 int main(void)
 {
     recurrence();
     for (int c = 0; c < CHUNKS; c++) prepare(&all[c], c * C, tokens(c));
-    for (int c = CHUNKS - 1; c >= 0; c--) {
-        double rows[C][V] = { { 0 } }, found[C][V];
-        memcpy(rows, d_o[c * C], tokens(c) * sizeof *rows);
-        step_back(&all[c], rows, dht, found);
-        memcpy(out[c * C], found, tokens(c) * sizeof *found);
-    }
-    check(difference(dht, dv, dh0) < 1e-12, "step_back differs from the recurrence");
+    backward();
     static const struct { int on_full, waits; const char *outcome; } trials[] = {
         { 1 + V_LANES, 1, "as the recurrence" },
         { V_LANES, 1, "wrong: a row of v is read too early" },

@@ -435,16 +435,6 @@ def roofline(d):
                   for k, r in at.items()))
 
 
-def token_curves(d):
-    """Writes the newest record's times of cases T<tokens>_<model>, for chapter 18."""
-    p = Page("tokens.tsv")
-    rows = [r for r in d.of("time") if re.match("T%d_" % r.T, r["case"]) and r["save"]]
-    for r in sorted(rows, key=lambda r: r.T):
-        if r.file == rows[-1].file:
-            p.add("%s %d %s %s %d %.17g" % (r.model, r.H, r.stage, r["save"], r.T,
-                                            r.us / 1e3))
-
-
 # ---- chapter 20: whole layers over ranks
 
 def plan_of(r):
@@ -908,7 +898,7 @@ def make():
     Row.built = any(r["nvcc"][:1].isdigit() and r["digest"] != "-"
                     for r in Row.digests.rows.values())
     d = Records()
-    for table in (stage_tables, mode_table, bound_table, roofline, token_curves,
+    for table in (stage_tables, mode_table, bound_table, roofline,
                   rank_table, form_table, walk_tables, judge_tables, field_tables,
                   precision_table, nccl_table, ladder_tables,
                   torch_tables, log_marks, readme_table, reach_table):

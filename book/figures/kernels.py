@@ -4,7 +4,7 @@ Book: chapters 17, T and 18.
 """
 import math
 
-from plot import Frame, points
+from plot import points
 from svg import (arrow, box, dot, figure, line, mono, moves, rect, rows_of, soft, text,
                  words_of)
 
@@ -574,31 +574,3 @@ def schedules():
             box(start, y + 28, 0.8 * width - 3, 22, ink, "%s %d" % (then, w))
             free_at = start + 0.8 * width
     soft(90, 270, "time runs to the right")
-
-
-@figure(720, 400)
-def tokens():
-    """The columns of tokens.tsv: model, heads, stage, what is saved, tokens and ms. Its
-    rows are sorted by the number of tokens."""
-    curves = (("13_backward", "recompute", "backward", "b"),
-              ("08_forward", "recompute", "forward, data saved", "a"),
-              ("08_forward", "none", "forward, nothing saved", "c"))
-    rows = words_of("tokens.tsv")
-    for x0, x1, heads in ((50, 366, "32"), (400, 716, "96")):
-        f = Frame(2.95, 5.2, -1.6, 1.3, x0, x1, 46, 320)
-        f.rows()
-        for e in range(10, 18):
-            f.column(2 ** e, "%dk" % 2 ** (e - 10) if e in (10, 12, 14, 16) else "")
-        text(x0, 36, "%s heads" % heads)
-        f.axes("tokens")
-        for model, dash in (("kda", "none"), ("gdn", "5 4")):
-            for stage, save, _, ink in curves:
-                found = [(float(T), float(ms)) for *key, T, ms in rows
-                         if key == [model, heads, stage, save]]
-                if found:
-                    f.curve(found, ink, dash)
-    soft(4, 16, "ms")
-    for x, (_, _, name, ink) in zip((50, 220, 415), curves):
-        line(x, 384, x + 22, 384, ink, "stroke-width:2")
-        text(x + 28, 388, name)
-    soft(716, 16, "solid: KDA, dashed: GDN", "end")
