@@ -77,8 +77,13 @@ const char *kcp_path_alias(const char *stage, const char *kernel)
 
 const struct kcp_variant *kcp_path_kernel(const struct kcp_path *p)
 {
-    const struct kcp_variant *v = NULL;
-    return p && kcp_variants(p->stage, p->kernel, &v, 1) ? v : NULL;
+    static const struct kcp_variant *known[sizeof kcp_paths / sizeof *kcp_paths];
+    if (!p) return NULL;
+    const struct kcp_variant **at = &known[p - kcp_paths];
+    const struct kcp_variant *v = __atomic_load_n(at, __ATOMIC_RELAXED);
+    if (!v && kcp_variants(p->stage, p->kernel, &v, 1))
+        __atomic_store_n(at, v, __ATOMIC_RELAXED);
+    return v;
 }
 
 int kcp_path_format(const char *stage, const char *kernel)
@@ -299,8 +304,7 @@ static int fits_arch(const struct kcp_path *p, const struct kcp_device *d)
 
 static int linked(const struct kcp_path *p)
 {
-    const struct kcp_variant *v;
-    return !strcmp(p->kernel, "ref") || kcp_variants(p->stage, p->kernel, &v, 1) > 0;
+    return !strcmp(p->kernel, "ref") || kcp_path_kernel(p);
 }
 
 /* Returns 1 if the row supports the call. This function does not check the
@@ -349,13 +353,15 @@ static void none_takes(const struct kcp_query *q, char *why, size_t n)
                  p->name);
 }
 
-const struct kcp_path *kcp_path_find(const struct kcp_query *q,
-                                     const struct kcp_path *after, char *why, size_t n)
+/* Returns the first row that supports the call, and sets *best to 0 if a better row
+ * cannot run here, which `why` names. */
+static const struct kcp_path *search_rows(const struct kcp_query *q,
+                                          const struct kcp_facts *f,
+                                          const struct kcp_path *after, char *why,
+                                          size_t n, int *best)
 {
-    const struct kcp_facts f = query_facts(q);
     const struct kcp_path *better = NULL;
     char here[120];
-    if (why) why[0] = 0;
     if (q->device && !q->device->code) {
         if (why)
             snprintf(why, n, "this program has no code for sm_%d: build it with "
@@ -368,19 +374,79 @@ const struct kcp_path *kcp_path_find(const struct kcp_query *q,
         const struct kcp_path *p = &kcp_paths[i];
         if (p->within || (q->only && strcmp(p->kernel, q->kernel))) continue;
         if (!q->device != !strcmp(p->arch, "host")) continue;
-        if (!takes(p, q, &f)) continue;
+        if (!takes(p, q, f)) continue;
         if (fits_arch(p, q->device) && (q->unlinked || linked(p))) {
             if (better && why) {
                 kcp_path_here(better, q->device, here, sizeof here);
                 snprintf(why, n, "%s: path %s is %s; path %s (%s) runs instead",
                          p->stage, better->name, here, p->name, p->kernel);
             }
+            *best = !better;
             return p;
         }
         better = better ? better : p;
     }
     if (why) none_takes(q, why, n);
     return NULL;
+}
+
+/* Everything that a search depends on. There are no gaps between members. */
+struct search {
+    char stage[24], kernel[40];
+    struct kcp_facts facts;
+    int64_t numbers[14];
+    uint64_t given;                /* bits of the optional arrays */
+};
+
+/* Returns 0 if `x` cannot represent the query. */
+static int search_of(struct search *x, const struct kcp_query *q,
+                     const struct kcp_facts *f, const struct kcp_path *after)
+{
+    const struct kcp_device *d = q->device;
+    const char *of = q->args_of ? q->args_of : q->stage;
+    const struct kcp_stage *s = q->args ? kcp_stage_find(of) : NULL;
+    const int own = !q->args_of || !strcmp(q->args_of, q->stage);
+    *x = (struct search){ .facts = *f, .numbers = {
+        q->storage, q->only, q->saved, q->format, q->unlinked, own,
+        q->call->model, d != NULL, d ? d->arch : 0, d ? d->sms : 0, d ? d->smem : 0,
+        d ? d->code : 0, d ? d->assumed : 0, after ? after - kcp_paths + 1 : 0 } };
+    const char *kernel = q->kernel ? q->kernel : "";
+    if (strlen(q->stage) >= sizeof x->stage || strlen(kernel) >= sizeof x->kernel ||
+        (s && s->nfields > 64))
+        return 0;
+    strcpy(x->stage, q->stage);
+    strcpy(x->kernel, kernel);
+    for (int i = 0; s && i < s->nfields; i++)
+        if (s->fields[i].when == KCP_MAYBE)
+            x->given |= (uint64_t)(*(void *const *)((const char *)q->args +
+                                                    s->fields[i].at) != NULL) << i;
+    return 1;
+}
+
+/* Each thread caches its last searches, because a call of a layer makes up to six.
+ * A search that writes `why` is not cached. */
+enum { SEARCHES = 8 };
+
+const struct kcp_path *kcp_path_find(const struct kcp_query *q,
+                                     const struct kcp_path *after, char *why, size_t n)
+{
+    static _Thread_local struct search last[SEARCHES];
+    static _Thread_local const struct kcp_path *found[SEARCHES];
+    static _Thread_local int next;
+    const struct kcp_facts f = query_facts(q);
+    struct search x;
+    int best = 0;
+    const int fits = search_of(&x, q, &f, after);
+    if (why) why[0] = 0;
+    for (int i = 0; fits && i < SEARCHES; i++)
+        if (found[i] && !memcmp(&last[i], &x, sizeof x)) return found[i];
+    const struct kcp_path *p = search_rows(q, &f, after, why, n, &best);
+    if (p && best && fits) {
+        last[next] = x;
+        found[next] = p;
+        next = (next + 1) % SEARCHES;
+    }
+    return p;
 }
 
 int kcp_path_branches(const struct kcp_path *branch, const struct kcp_path *row,

@@ -8,6 +8,7 @@
 #include "checked.h"
 #include "paths.h"
 
+#include <ctype.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,6 +40,8 @@ int kcp_stage_matches(const char *name, const char *stage)
 {
     if (!name || !strcmp(name, stage))
         return 1;
+    if (name[0] && isdigit((unsigned char)name[1]) && strncmp(name, stage, 2))
+        return 0;
     char *end;
     const long n = strtol(name, &end, 10);
     return end != name && !*end && n == strtol(stage, NULL, 10);
