@@ -131,17 +131,21 @@ class Site(Spec):
         return A_log, dt_bias
 
     def made(self):
-        """Returns functions that allocate o, states and all gradients except dh0."""
+        """Returns functions that allocate o, the states, the gradients of the kernels, and
+        gradients of the inputs' types where these differ."""
         if self.makers is None:          # not in __init__, which torch.compile may trace
             new = lambda shape, dtype: maker(shape, dtype, self.device)
             states = new(self.states, self.acc)
             shapes = [*self.shapes[:5], self.A_log if self.gate else None,
-                      self.shapes[6]]
+                      self.shapes[6], self.states]
+            kinds = [self.act] * 3 + [self.acc] * 5
+            grads = [x and new(x, kind) for x, kind in zip(shapes, kinds)]
+            if not self.written:
+                grads[7] = lambda: states().zero_()
             self.makers = (
-                new(shapes[2], self.act),
-                states if self.written else lambda: states().zero_(),
-                [x and new(x, self.acc if i > 2 else self.act)
-                 for i, x in enumerate(shapes)])
+                new(shapes[2], self.act), grads[7], grads,
+                [None if d in (None, kind) else new(x, d)
+                 for x, kind, d in zip(shapes, kinds, self.dtypes)])
         return self.makers
 
     def prepared(self):
@@ -156,7 +160,7 @@ class Site(Spec):
         call, arrays = self.prepared(), inputs
         if places is None:
             arrays, places = placed(inputs, self.types)
-        new_o, new_states, _ = self.makers or self.made()
+        new_o, new_states, _, _ = self.makers or self.made()
         o, ht = new_o(), new_states()
         saved = call((*places, o.data_ptr(), ht.data_ptr()), keep)
         if self.act is not self.like:
@@ -165,22 +169,22 @@ class Site(Spec):
             ht = ht.to(self.wide)
         return o, ht, saved, arrays
 
-    def backward(self, saved, arrays, do, dht, dtypes):
+    def backward(self, saved, arrays, do, dht):
         """Returns the gradients of the eight inputs, each in the input's type."""
         if self.gpu and self.index != current_gpu():
             with torch.cuda.device(self.device):
-                return self.backward(saved, arrays, do, dht, dtypes)
+                return self.backward(saved, arrays, do, dht)
         names = self.names13 if dht is None else self.names13_dht
         call = self.call("backward", self.store, names)
-        _, new_states, new = self.makers or self.made()
+        _, _, new, cast_to = self.makers or self.made()
         out = [f and f() for f in new]
-        out.append(new_states())
         do = torch.zeros_like(arrays[2]) if do is None else cast(do, self.act)
         dht = cast(dht, self.acc)
         call([x.data_ptr() for x in (*arrays, do, dht, *out) if x is not None],
              saved=saved)
-        return [None if d is None else x if x.dtype is d else x.to(d)
-                for x, d in zip(out, dtypes)]
+        # copy_ into a new tensor takes half of the host's time of to().
+        return [None if d is None else f().copy_(x) if f else x
+                for x, f, d in zip(out, cast_to, self.dtypes)]
 
 
 class Chunk(torch.autograd.Function):
@@ -189,15 +193,19 @@ class Chunk(torch.autograd.Function):
         o, ht, saved, arrays = site.forward(inputs, True, places)
         ctx.site = site
         ctx.save_for_backward(saved, *arrays)
-        ctx.anchor = anchor(inputs, arrays)
+        ctx.anchor = None if arrays is inputs else anchor(inputs, arrays)
         ctx.set_materialize_grads(False)
         return (o, ht) if final else o
 
     @staticmethod
     def backward(ctx, do, dht=None):
         saved, *arrays = ctx.saved_tensors
-        with torch.no_grad():
-            out = ctx.site.backward(saved, arrays, do, dht, ctx.site.dtypes)
+        site = ctx.site
+        if not torch.is_grad_enabled():
+            return (None, None, None,
+                    *site.backward(saved, arrays, do, dht))
+        with torch.no_grad():                 # create_graph
+            out = site.backward(saved, arrays, do, dht)
         return (None, None, None,
                 *first_only(out, do, dht, ctx.anchor, *arrays))
 

@@ -103,8 +103,7 @@ if available:
         site = site_of(words, kept)
         inputs = kept[:5] + site.parameters(A_log, dt_bias) + (h0,)
         arrays = [cast(x, t) for x, t in zip(inputs, site.types)]
-        out = site.backward(saved, arrays, do, dht,
-                            [None if x is None else x.dtype for x in kept])
+        out = site.backward(saved, arrays, do, dht)
         return [x.reshape(y.shape) for x, y in zip(out, kept) if x is not None]
 
     @chunk_backward.register_fake
