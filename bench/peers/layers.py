@@ -14,10 +14,12 @@ one assignment replaces the function that the layer calls. Numbers are the large
 error |a - b| / |b| over tensors; "-" marks a mode that the layer does not have. For column
 "planted", kcp_torch gets a wrong beta, and the error must exceed the limit. With --time, a
 layer's forward, forward plus backward and peak memory are printed with kcp_torch and with
-FLA's kernels. The exit status is 1 if a row fails, or with --all if a package is missing.
+FLA's kernels; --record writes these as a table, which records.py adds as layers.tsv. The
+exit status is 1 if a row fails, or with --all if a package is missing.
 """
 import argparse
 import contextlib
+import csv
 import os
 import sys
 import warnings
@@ -32,6 +34,7 @@ T, PADS = CUTS[-1], (0, 53)                   # padding of each sequence of a ba
 TINY = dict(width=64, H=2, HV=4, K=16)
 SMALL = dict(width=256, H=2, HV=4, K=128)     # on a GPU
 REAL = dict(width=2048, H=16, HV=32, K=128)
+COLUMNS = "layer", "peer", "forward_ms", "both_ms", "peak_mib", "says"
 
 
 class Driver:
@@ -192,10 +195,9 @@ def text(cells, limit):
     return words + [number(line, line <= limit), number(planted, planted > limit)]
 
 
-def times(make, repeats=9):
-    """Returns the medians of forward without gradients and of forward plus backward in
-    ms, and the peak of memory above the start of the step in MiB."""
-    layer, x, call = make()
+def times(call, x, found, repeats=9):
+    """Writes to `found` the medians of forward without gradients and of forward plus
+    backward in ms, and the peak of memory above the start of the step in MiB."""
     w = torch.randn_like(x)
 
     def forward():
@@ -204,46 +206,56 @@ def times(make, repeats=9):
 
     def both():
         call(x).backward(w)
-    out = []
-    for step in forward, both:
+    for name, step in ("forward_ms", forward), ("both_ms", both):
         for _ in range(3):
             step()
-        us = []
+        ms = []
         for _ in range(repeats):
             a, b = (torch.cuda.Event(enable_timing=True) for _ in range(2))
             a.record()
             step()
             b.record()
             torch.cuda.synchronize()
-            us.append(a.elapsed_time(b))
-        out.append(sorted(us)[len(us) // 2])
-    torch.cuda.synchronize()
+            ms.append(a.elapsed_time(b))
+        found[name] = round(sorted(ms)[len(ms) // 2], 4)
     torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.memory_allocated()
     both()
     torch.cuda.synchronize()
-    return out + [(torch.cuda.max_memory_allocated() - before) / 2 ** 20]
+    found["peak_mib"] = round((torch.cuda.max_memory_allocated() - before) / 2 ** 20, 1)
 
 
 def timed(checker, name, row):
-    def make():
-        layer = checker.made(row, REAL).train()
-        x = torch.randn(1, 8192, REAL["width"], device="cuda", dtype=torch.bfloat16,
-                        requires_grad=True)
-        return layer, x, lambda x: row.call(layer, x)
-    for label, on in ("kcp_torch", "1"), ("FLA", "0"):
-        os.environ["KCP_FLA"] = on
-        before = checker.served.calls
+    """Times a layer with kcp_torch, with FLA's kernels, and with the layer's own fallback
+    in PyTorch, if it has one. If FLA refuses the backward, only the forward has a time.
+    Yields a dictionary per system."""
+    for peer in ("kcp_torch", "FLA", "PyTorch")[:2 if row.package == "fla.layers" else 3]:
+        os.environ["KCP_FLA"] = str(int(peer == "kcp_torch"))
+        before, found = checker.served.calls, dict(layer=name, peer=peer)
         try:
-            forward, both, peak = times(make)
-            where = label if (checker.served.calls > before) == (on == "1") else \
-                "left to FLA"
-            print(f"{name:<28}{where:<12}{forward:9.3f}{both:9.3f}{peak:10.0f}",
-                  flush=True)
+            layer = checker.made(row, REAL).train()
+            x = torch.randn(1, 8192, REAL["width"], device="cuda", dtype=torch.bfloat16,
+                            requires_grad=True)
+            plain = row.plain if peer == "PyTorch" else getattr(row.place, row.name)
+            with replaced(row.place, row.name, plain):
+                times(lambda x: row.call(layer, x), x, found)
+            if (checker.served.calls > before) != (peer == "kcp_torch"):
+                found["says"] = "left to FLA"
         except Exception as e:                # other rows are still timed
-            print(f"{name:<28}{label:<12}{type(e).__name__}: {str(e)[:120]!r}",
-                  flush=True)
+            found["says"] = f"{type(e).__name__}: {' '.join(str(e).split())[:100]}"
+        cells = "".join(f"{found.get(n, '-'):>10}" for n in COLUMNS[2:5])
+        print(f"{name:<28}{peer:<12}{cells}  {found.get('says', '')}", flush=True)
+        layer = x = None
+        torch.cuda.empty_cache()
+        yield found
     del os.environ["KCP_FLA"]
+
+
+def write(path, rows):
+    with open(path, "w", newline="") as f:
+        out = csv.DictWriter(f, COLUMNS, delimiter="\t", lineterminator="\n", restval="")
+        out.writeheader()
+        out.writerows(rows)
 
 
 def main():
@@ -251,6 +263,7 @@ def main():
     take.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     take.add_argument("--rows", nargs="+", metavar="WORD", default=[""])
     take.add_argument("--time", action="store_true")
+    take.add_argument("--record", metavar="FILE")
     take.add_argument("--all", action="store_true")
     o = take.parse_args()
     rows = {n: r for n, r in ROWS.items() if any(w in n for w in o.rows)}
@@ -264,6 +277,9 @@ def main():
         from triton.runtime import driver
         driver.set_active(Driver())
         torch.compiler.set_stance("force_eager")
+    elif o.time:                              # Triton's candidates compile on all cores
+        import ahead
+        ahead.install()
     import kcp_torch.fla
     checker = Checker("cuda" if o.time else o.device)
     missing = 0
@@ -273,10 +289,14 @@ def main():
     if not o.time:
         print(f"{'layer':<28}" + "".join(f"{t:>13}" for t in titles))
     else:
-        print(f"{'layer':<28}{'kernels':<12}{'forward':>9}{'f + b ms':>9}{'peak MiB':>10}")
+        print(f"{'layer':<28}{'kernels':<12}{'forward':>10}{'f + b ms':>10}{'peak MiB':>10}")
+    found = []
     for name, row in rows.items():
         if o.time:
-            timed(checker, name, row)
+            for x in timed(checker, name, row):
+                found.append(x)
+                if o.record:
+                    write(o.record, found)
             continue
         try:
             words = text(checker.row(row, TINY if checker.cpu else SMALL), checker.limit)
