@@ -872,17 +872,19 @@ def reach_table(d):
     p, rows, best = Page("readme.md"), {}, {}
     for r in sorted(d.kind.get("reach", []), key=lambda r: (r["date"], r.file)):
         rows[r["row"], r.peer.startswith("kcp_torch")] = r
-    p.add("\n| a call from PyTorch: ms | forward | forward + backward | peak, MiB "
-          "| FLA, forward | forward + backward | peak, MiB |",
-          "|:--|--:|--:|--:|--:|--:|--:|")
+    p.add("\n| a call from PyTorch: ms; bytes per token and head | forward "
+          "| forward + backward | kept, peak | FLA, forward | forward + backward "
+          "| kept, peak |", "|:--|--:|--:|--:|--:|--:|--:|")
     for name, words in REACH.items():
         cells = []
         for ours in (True, False):
             r = rows.get((name, ours))
             if r and r["forward_ms"]:
                 best[r.place] = r.peer if not ours else best.get(r.place, r.peer)
+                head = 2 ** 20 * r.value("ranks") / r.value("T") / r.value("HV")
                 cells += ["%.3f" % r.value("forward_ms"), "%.3f" % r.value("both_ms"),
-                          "%.0f" % r.value("peak_mib")]
+                          "%.0f, %.0f" % (r.value("kept_mib") * head,
+                                          r.value("peak_mib") * head)]
             else:
                 cells += ["refused" if r and ours else "", "", ""]
         p.row(words, *cells)

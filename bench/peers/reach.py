@@ -7,7 +7,8 @@ Book: chapter 18.
 
 DIR contains FLA's package (fetch.sh makes .peers, or unpack FLA's wheels). For each row the
 program prints the medians of the forward without gradients and of forward plus backward in
-ms, and the peak of memory above inputs in MiB. A row runs in a child process, so that a row
+ms, and bytes per token and head: kept from forward to backward, and the peak of a step, each
+without inputs. The record has both in MiB. A row runs in a child process, so that a row
 that fails, hangs (--row-seconds) or breaks the GPU's context costs one line. --seconds
 limits the whole run; rows that find no time are printed. --record writes a table, which
 records.py adds as reach.tsv. Words of --rows select rows by parts of names. Triton's tuner
@@ -204,24 +205,26 @@ class Table:
                           "peer": self.peers[found["peer"]]})
 
     def title(self):
-        print(f"{'row':<22}{'ours f':>9}{'f + b':>9}{'MiB':>8}{'FLA f':>9}{'f + b':>9}"
-              f"{'MiB':>8}{'differs':>9}  note", flush=True)
+        print(f"{'row':<22}{'ours f':>9}{'f + b':>9}{'kept':>7}{'peak':>7}{'FLA f':>9}"
+              f"{'f + b':>9}{'kept':>7}{'peak':>7}{'differs':>9}  note", flush=True)
 
     def show(self, name, found):
         """Prints a row's line; `found` maps a system to its columns."""
-        cells, note = "", []
+        cells, note, row = "", [], ROWS[name]
+        head = 2 ** 20 * row["ranks"] / row["T"] / row["HV"]  # of a MiB, per token and head
         for system in SYSTEMS:
             x = found.get(system, {})
-            cells += "".join(f"{x[n]:>{w}.{d}f}" if n in x else " " * (w - 1) + "-" for
-                             n, w, d in (("forward_ms", 9, 3), ("both_ms", 9, 3),
-                                         ("peak_mib", 8, 0)))
+            cells += "".join(f"{x[n] * by:>{w}.{d}f}" if n in x else " " * (w - 1) + "-"
+                             for n, w, d, by in (
+                                 ("forward_ms", 9, 3, 1), ("both_ms", 9, 3, 1),
+                                 ("kept_mib", 7, 0, head), ("peak_mib", 7, 0, head)))
             if x.get("says"):
                 note.append(f"{system}: {x['says']}")
         ours, fla = (found.get(s, {}) for s in SYSTEMS)
-        for n, word in (("forward_ms", "f"), ("both_ms", "f + b"), ("peak_mib", "MiB")):
+        for n, word in (("forward_ms", "f"), ("both_ms", "f + b"), ("peak_mib", "peak")):
             if n in ours and n in fla and ours[n] > fla[n]:
                 note.append(f"FLA ahead in {word} ({ours[n] / fla[n]:.2f})")
-        for n, limit in zip(("forward_ms", "both_ms"), ROWS[name]["to"]):
+        for n, limit in zip(("forward_ms", "both_ms"), row["to"]):
             if limit and ours.get(n, 0) > limit:
                 note.append(f"{n} above {limit}")
         note += [ours["path"]] if ours.get("path") else []
