@@ -212,7 +212,7 @@ static const char *launch_of(const struct kcp_variant *v, const void *args,
 {
     struct kcp_device d;
     struct kcp_query q = query_of(v, args, args, &d);
-    if (!strcmp(v->stage, "08_forward"))
+    if (kcp_stage_is(v->stage, KCP_SAVES))
         q.saved = ((const struct kcp_forward *)args)->saved != NULL;
     return kcp_path_launch(p, &q);
 }

@@ -243,9 +243,9 @@ static int aligned_of(const struct kcp_query *q)
         for (int j = 0; j < 4; j++)
             if (!strcmp(s->fields[i].name, raw[j])) answer = 0;
     }
-    if (s && !strcmp(of, "08_forward"))
+    if (s && kcp_stage_is(of, KCP_SAVES))
         answer = off_16(((const struct kcp_forward *)q->args)->saved) ? 0 : answer;
-    if (s && !strcmp(of, "13_backward"))
+    if (s && kcp_stage_is(of, KCP_LOADS))
         answer = off_16(((const struct kcp_backward *)q->args)->saved) ? 0 : answer;
     return answer;
 }
@@ -477,7 +477,7 @@ const struct kcp_path *kcp_path_of(const char *stage, const char *kernel,
     const struct kcp_query q = {
         .stage = stage, .storage = storage, .call = args, .args = args, .device = &d,
         .kernel = kernel, .only = 1,
-        .saved = strcmp(stage, "08_forward") ||
+        .saved = !kcp_stage_is(stage, KCP_SAVES) ||
                  ((const struct kcp_forward *)args)->saved };
     return kcp_device_here(&d) ? NULL : kcp_path_find(&q, NULL, NULL, 0);
 }

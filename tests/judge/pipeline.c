@@ -108,6 +108,22 @@ static void fill_ladder(struct tensor_set *b, const struct kcp_call *c,
     }
 }
 
+/* Computes the maps of all segments, because chapter 07 composes all of them. */
+static int make_all_maps(struct tensor_set *b, struct kcp_call *c)
+{
+    int *want = tensor_find(b, "want")->p;
+    int *kept = alloc_or_exit(4 * (size_t)c->NS + 4);
+    memcpy(kept, want, 4 * (size_t)c->NS);
+    for (int j = 0; j < c->NS; j++) want[j] = 3;
+    const int status = run_stage(b, "05_affine", c, KCP_FORWARD);
+    const struct tensor *map = tensor_find(b, "map");
+    if (!status && map)
+        memcpy(tensor_add(b, "maps", "R HV K V+K", KCP_MAP, c)->p, map->p, 8 * map->n);
+    memcpy(want, kept, 4 * (size_t)c->NS);
+    free(kept);
+    return status;
+}
+
 /* Runs chapters 02, 03, 04, 05, 09, 11, 10, then 02 backward, on the segments of one
  * rank. Stops before pass `pass` of stage `end` (04 if `end` is 17), or runs all
  * chapters if `end` is NULL. If the case's part is KCP_REVERSE, also runs `end`. If
@@ -133,30 +149,22 @@ static int chunk_stages(struct tensor_set *b, const struct kcase *k,
 
     c.part = KCP_LOCAL | KCP_REVERSE;
     if (end == stage_find("17")) end = stage_find("04");     /* 17 scans like 04 */
-    static const struct { const char *stage; enum kcp_pass pass; } walk[] = {
-        { "02_gate", KCP_FORWARD }, { "03_wy", KCP_FORWARD },
-        { "04_chunk", KCP_FORWARD },
-        { "05_affine", KCP_FORWARD }, { "09_chunk_backward", KCP_FORWARD },
-        { "11_merge_backward", KCP_FORWARD }, { "10_wy_backward", KCP_FORWARD },
-        { "02_gate", KCP_BACKWARD },
+    static const struct {
+        const char *stage;
+        enum kcp_pass pass;
+        int (*before)(struct tensor_set *b, struct kcp_call *c);
+    } walk[] = {
+        { "02_gate", KCP_FORWARD, NULL }, { "03_wy", KCP_FORWARD, NULL },
+        { "04_chunk", KCP_FORWARD, NULL }, { "05_affine", KCP_FORWARD, make_all_maps },
+        { "09_chunk_backward", KCP_FORWARD, NULL },
+        { "11_merge_backward", KCP_FORWARD, NULL },
+        { "10_wy_backward", KCP_FORWARD, NULL }, { "02_gate", KCP_BACKWARD, NULL },
     };
     for (size_t i = 0; i < sizeof walk / sizeof *walk && !status; i++) {
         /* Part KCP_REVERSE of 09 reads what part KCP_LOCAL of 09 writes. */
         const int here = stage_find(walk[i].stage) == end && walk[i].pass == pass;
         if (here && k->call.part != KCP_REVERSE) break;
-        if (!strcmp(walk[i].stage, "05_affine")) {  /* 07 composes all maps */
-            int *want = tensor_find(b, "want")->p;
-            int *kept = alloc_or_exit(4 * (size_t)c.NS + 4);
-            memcpy(kept, want, 4 * (size_t)c.NS);
-            for (int j = 0; j < c.NS; j++) want[j] = 3;
-            status = run_stage(b, "05_affine", &c, KCP_FORWARD);
-            const struct tensor *map = tensor_find(b, "map");
-            if (!status && map)
-                memcpy(tensor_add(b, "maps", "R HV K V+K", KCP_MAP, &c)->p, map->p,
-                       8 * map->n);
-            memcpy(want, kept, 4 * (size_t)c.NS);
-            free(kept);
-        }
+        if (walk[i].before) status = walk[i].before(b, &c);
         if (!status) status = run_stage(b, walk[i].stage, &c, walk[i].pass);
         if (!status && after)
             after(b, k, stage_find(walk[i].stage), walk[i].pass, storage);
