@@ -47,19 +47,26 @@ static struct key key_of(const struct kcp_call *c, int sms)
     return k;
 }
 
-/* Each thread caches the last result, because a layer's call queries the table five
- * times and `compute` loops over the segments up to 64 times. */
+/* Each thread caches the last results, because a layer's call queries the table several
+ * times, for the call and for its inner call (adapt.c), and `compute` loops over the
+ * segments up to 64 times. */
 struct kcp_launch kcp_launch_of(const struct kcp_call *c, int sms)
 {
-    static _Thread_local struct key last;
-    static _Thread_local struct kcp_launch kept;
+    enum { KEPT = 4 };
+    static _Thread_local struct { struct key key; struct kcp_launch of; } kept[KEPT];
+    static _Thread_local int next;
     struct kcp_launch x = { .cut = 1, .windows = 1, .columns = 64, .back_columns = 64,
                             .pieces = c->NS };
     if (kcp_plan_fits(c)) {
         const struct key key = key_of(c, sms);
-        if (!key.plan || memcmp(&key, &last, sizeof key)) kept = compute(c, sms);
-        last = key;
-        x = kept;
+        int i = 0;
+        while (i < KEPT && (!key.plan || memcmp(&key, &kept[i].key, sizeof key))) i++;
+        if (i == KEPT) {
+            i = next++ % KEPT;
+            kept[i].of = compute(c, sms);
+            kept[i].key = key;
+        }
+        x = kept[i].of;
     }
     if (c->H >= 1 && c->K >= 1) {
         x.finish_blocks = kcp_finish_blocks(c->NC, c->H, c->K, sms);
