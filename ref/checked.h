@@ -55,6 +55,7 @@ enum { KCP_MOST_MEMBERS = 36 };
 extern const struct kcp_member kcp_members[];
 extern const int kcp_nmembers;
 const char *kcp_type_name(enum kcp_type type);         /* "f32" */
+enum kcp_type kcp_type_of_storage(enum kcp_storage storage);
 /* Returns 1 if call c reads or writes the field. */
 int field_used(const struct kcp_field *f, const struct kcp_call *c);
 /* Returns 1 if `list` (may be NULL) contains `word`. `between` has the separators. */

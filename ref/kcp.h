@@ -90,7 +90,8 @@ enum { KCP_LOCAL = 1, KCP_REVERSE = 2, KCP_SUM_LOCAL = 4 };
  *   when   ALWAYS: NULL only if empty; MAYBE: may be NULL; BY_MODEL: as ALWAYS if the
  *          model has the field (models.def), else NULL
  *   shape  names of sizes (chapter 00), separated by blanks; also "NS+1", "V+K"
- *   store  ACTV: the variant's storage; ACC: fp32, or double in a double variant;
+ *   store  ACTV: the call's q_type, by default the variant's storage, or double in a
+ *          double variant; ACC: fp32, or double in a double variant;
  *          MAP: as ACC, with h_ext in columns [0,V) and M in [V,V+K); I32, I64;
  *          G, BETA: the call's g_type and beta_type, or double in a double variant
  * A variant must not change inputs, nor output elements that the reference does not

@@ -88,8 +88,9 @@ def as_torch(case, o):
     import torch
     kind = {"f64": torch.float64, "f32": torch.float32, "bf16": torch.bfloat16}
     acc = torch.float64 if o.storage == "f64" else torch.float32
-    types = (kind[o.storage], torch.float64, torch.float32, torch.bfloat16,
-             torch.float16) if o.storage != "f64" else (torch.float64,) * 5
+    types = [kind[o.storage], torch.float64, torch.float32, torch.bfloat16,
+             torch.float16] if o.storage != "f64" else [torch.float64] * 5
+    types[0] = types[case.q_type]
     kind = {"KCP_ACTV": types[0], "KCP_G": types[case.g_type],
             "KCP_BETA": types[case.beta_type]}
     for name in list(case.fields) + ["cu_seqlens"]:

@@ -135,7 +135,7 @@ def definition(model, way):
 
 def values(case, way):
     """Returns a case's inputs by their names in the definition."""
-    if case.g_type or case.beta_type:
+    if case.q_type or case.g_type or case.beta_type:
         raise NotImplementedError("the definition has g and beta in bfloat16, as q")
     x = {n: getattr(case, TENSORS[n][0]) for n in names_of(way)[0] if n in TENSORS}
     if case.model:

@@ -209,7 +209,6 @@ static int fill_conv(struct runner *x)
 // timed on the same case, supports no states in context parallelism.
 int fill_inputs(struct runner *x)
 {
-    typedef __nv_bfloat16 X;
     const struct kcp_call *c = &x->call;
     const size_t T = (size_t)c->T, QK = T * c->H * c->K;
     const size_t state = (size_t)c->NS * c->HV * c->K * c->V;
@@ -217,10 +216,10 @@ int fill_inputs(struct runner *x)
     const char *states[] = { "h0", "dht", "h_in", "h_start", "dh_out", "dh_end" };
     int e = draw_one<float>(x, "A_log", c->HV, A_LOG);
     if (!e) e = draw_one<float>(x, "dt_bias", (size_t)c->HV * c->KG, DT_BIAS);
-    if (!e) e = draw_one<X>(x, "q_raw", QK, ROWS);
-    if (!e) e = draw_one<X>(x, "k_raw", QK, ROWS);
-    if (!e) e = draw_one<X>(x, "v", T * c->HV * c->V, ROWS);
-    if (!e) e = draw_one<X>(x, "do_", T * c->HV * c->V, ROWS);
+    if (!e) e = draw_typed(x, "q_raw", QK, ROWS, c->q_type);
+    if (!e) e = draw_typed(x, "k_raw", QK, ROWS, c->q_type);
+    if (!e) e = draw_typed(x, "v", T * c->HV * c->V, ROWS, c->q_type);
+    if (!e) e = draw_typed(x, "do_", T * c->HV * c->V, ROWS, c->q_type);
     if (!e) e = draw_typed(x, "g_raw", T * c->HV * c->KG, GATE, c->g_type);
     if (!e) e = draw_typed(x, "beta_raw", T * c->HV, BETA, c->beta_type);
     for (int i = 0; i < 6 && !e && !x->b->ranks; i++)

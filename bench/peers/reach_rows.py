@@ -40,6 +40,7 @@ ROWS = {
     "kda-96-deep48": kda(H=96, HV=96, gate="softplus", deep=48),
     "kda-96-deep96": kda(H=96, HV=96, gate="softplus", deep=96),
     "kda-f16": kda(q="f16", g="f16", beta="f16", gate="bounded", to=(0.42, 1.5)),
+    "gdn-f16-g32": gdn(q="f16", g="f32", beta="f16", to=(0.35, 1.2)),
     "kda-chunk32": kda(C=32, gate="bounded"),
     "gdn-v256": gdn(H=6, HV=6, V=256, to=(0.30, 1.2), who="expand_v = 2"),
     "gdn-v256-g32": gdn(H=6, HV=6, V=256, g="f32", to=(0.30, 1.2)),

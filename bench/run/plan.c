@@ -69,6 +69,7 @@ int call_make(struct run *x)
         SIZE(V), SIZE(C), SIZE(D), SIZE(Wc), .model = o->model,
         .part = KCP_LOCAL | KCP_REVERSE | (o->sum ? KCP_SUM_LOCAL : 0),
         .gate = o->gate, .beta_form = o->beta,
+        .q_type = o->dtype == 2 ? KCP_TYPE_F16 : KCP_AS_Q,
         .g_type = o->g_type, .beta_type = o->beta_type,
         .act = o->act, .layout = o->layout,
         .save = o->save, .form = o->form, .blocks = o->blocks,

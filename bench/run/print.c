@@ -57,10 +57,11 @@ void print_summary(const struct run *x, double seconds)
                x->plan->moved);
     if (!x->stage || x->relative)
         print_ranks(x);
+    static const char *const dtype[] = { "bf16", "bf16", "f32", "f16" };
     if (x->gpu)
         printf("on the GPU by %s in %s; seconds include copies to and from it\n",
                x->ran ? x->ran : x->layer.forward->name,
-               x->o.dtype == 1 ? "f32" : "bf16");
+               dtype[x->o.dtype + 1]);
     if (x->note)
         printf("note: %s\n", x->note);
     printf("wrote");

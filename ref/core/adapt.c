@@ -1,13 +1,14 @@
-/* adapt.c -- sizes of the call that runs for a call whose sizes no fast kernel takes.
+/* adapt.c -- the call that runs for a call whose sizes or type no fast kernel takes.
  *
  * Book: chapter 18.
  *
  * Columns of a state do not depend on one another, so a value head of V = 128 m columns
  * is m value heads of 128 columns with the same q, k, gate and beta. Channels of q, k
- * that are 0 change no output, so K below 128 is padded with zeros. */
+ * that are 0 change no output, so K below 128 is padded with zeros. q, k, v, o and
+ * their gradients of f16 are converted from and to bf16. */
 #include "paths.h"
 
-int kcp_adapt(const struct kcp_call *c, struct kcp_call *inner)
+void kcp_adapt(const struct kcp_call *c, struct kcp_call *inner)
 {
     const int wide = c->K > 64 || c->V > 64 ? 128 : 64;
     const int parts = (c->V + wide - 1) / wide;
@@ -15,7 +16,10 @@ int kcp_adapt(const struct kcp_call *c, struct kcp_call *inner)
     inner->K = inner->V = wide;
     inner->HV = c->HV * parts;
     if (c->model == KCP_KDA) inner->KG = wide;
-    return c->K != wide || c->V != wide;
+    if (c->q_type != KCP_TYPE_F16) return;
+    inner->q_type = KCP_AS_Q;
+    inner->g_type = kcp_type_of(c, KCP_G, KCP_BF16);
+    inner->beta_type = kcp_type_of(c, KCP_BETA, KCP_BF16);
 }
 
 const struct kcp_path *kcp_adapt_path(const struct kcp_call *inner, int backward,

@@ -354,21 +354,22 @@ int kcp_begin(const char *stage, enum kcp_where where, const void *args,
     return kcp_agree(s, args);
 }
 
-/* Rejects a call whose gates or beta a variant would read as another type. The rows of
- * a kernel in the table of paths name the types that the kernel supports. */
+/* Rejects a call whose q, gates or beta a variant would read as another type. The rows
+ * of a kernel in the table of paths name the types that the kernel supports. */
 static int check_types(const struct kcp_variant *v, const struct kcp_call *c)
 {
     const struct kcp_stage *s = kcp_stage_find(v->stage);
-    const enum kcp_type q_type = kcp_type_of(c, KCP_ACTV, v->storage);
-    const enum kcp_store stores[] = { KCP_G, KCP_BETA };
-    if (v->types || !s || !field_of(s, "g_raw") || kcp_path_knows(v->stage, v->name))
-        return KCP_OK;
-    for (int i = 0; i < 2; i++) {
-        const enum kcp_type type = kcp_type_of(c, stores[i], v->storage);
-        if (type != q_type)
-            return kcp_refuse(KCP_NA, "%s %s: %s_type: found %s, expected %s, the type "
-                              "of q", v->stage, v->name, i ? "beta" : "g",
-                              kcp_type_name(type), kcp_type_name(q_type));
+    const enum kcp_type own = kcp_type_of_storage(v->storage);
+    static const struct { enum kcp_store store; const char *name, *what; } row[] = {
+        { KCP_ACTV, "q", "its storage" }, { KCP_G, "g", "the type of q" },
+        { KCP_BETA, "beta", "the type of q" } };
+    if (!s || kcp_path_knows(v->stage, v->name)) return KCP_OK;
+    for (int i = 0; i < (v->types || !field_of(s, "g_raw") ? 1 : 3); i++) {
+        const enum kcp_type type = kcp_type_of(c, row[i].store, v->storage);
+        if (type != own)
+            return kcp_refuse(KCP_NA, "%s %s: %s_type: found %s, expected %s, %s",
+                              v->stage, v->name, row[i].name, kcp_type_name(type),
+                              kcp_type_name(own), row[i].what);
     }
     return KCP_OK;
 }

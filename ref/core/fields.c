@@ -37,6 +37,7 @@ const struct kcp_member kcp_members[] = {
     OPTION(part, 1, 8),
     OPTION(gate, 1, 3),
     OPTION(beta_form, 1, 3),
+    OPTION(q_type, 1, 5),
     OPTION(g_type, 1, 5),
     OPTION(beta_type, 1, 5),
     OPTION(act, 1, 2),
@@ -153,18 +154,23 @@ int field_used(const struct kcp_field *f, const struct kcp_call *c)
 }
 
 /* ---- types of elements */
+enum kcp_type kcp_type_of_storage(enum kcp_storage storage)
+{
+    static const enum kcp_type type[] = {
+        [KCP_F64] = KCP_TYPE_F64, [KCP_F32] = KCP_TYPE_F32,
+        [KCP_BF16] = KCP_TYPE_BF16 };
+    return type[storage];
+}
+
 enum kcp_type kcp_type_of(const struct kcp_call *c, enum kcp_store store,
                           enum kcp_storage storage)
 {
-    static const enum kcp_type q[] = {
-        [KCP_F64] = KCP_TYPE_F64, [KCP_F32] = KCP_TYPE_F32,
-        [KCP_BF16] = KCP_TYPE_BF16 };
     if (!c || store == KCP_I32 || store == KCP_I64) return KCP_AS_Q;
     if (storage == KCP_F64) return KCP_TYPE_F64;
     if (store == KCP_ACC || store == KCP_MAP) return KCP_TYPE_F32;
     if (store == KCP_G && c->g_type) return c->g_type;
     if (store == KCP_BETA && c->beta_type) return c->beta_type;
-    return q[storage];
+    return c->q_type ? c->q_type : kcp_type_of_storage(storage);
 }
 
 size_t kcp_bytes_of(const struct kcp_call *c, enum kcp_store store,

@@ -325,16 +325,19 @@ static int check_together(void *const *args, int n)
     return KCP_OK;
 }
 
-/* The references read g_raw and beta_raw as double. */
+/* The references read every array as double. */
 static int check_double(const struct kcp_layer *layer, const struct kcp_variant *v,
                         const struct kcp_call *c)
 {
-    const enum kcp_type type = c->g_type > KCP_TYPE_F64 ? c->g_type : c->beta_type;
-    if (layer->storage != KCP_F64 || type <= KCP_TYPE_F64) return KCP_OK;
-    return kcp_refuse(KCP_BAD, "%s: %s: found %s, expected q or f64, because the "
-                      "references read double", v->stage,
-                      c->g_type > KCP_TYPE_F64 ? "g_type" : "beta_type",
-                      kcp_type_name(type));
+    const struct { const char *name; enum kcp_type type; } row[] = {
+        { "q_type", c->q_type }, { "g_type", c->g_type }, { "beta_type", c->beta_type }
+    };
+    for (int i = 0; i < 3 && layer->storage == KCP_F64; i++)
+        if (row[i].type > KCP_TYPE_F64)
+            return kcp_refuse(KCP_BAD, "%s: %s: found %s, expected q or f64, because "
+                              "the references read double", v->stage, row[i].name,
+                              kcp_type_name(row[i].type));
+    return KCP_OK;
 }
 
 /* Runs n calls with one launch if possible, otherwise one call after another. */

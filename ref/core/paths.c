@@ -307,6 +307,17 @@ static int linked(const struct kcp_path *p)
     return !strcmp(p->kernel, "ref") || kcp_path_kernel(p);
 }
 
+/* Returns 1 if the row supports the type of q: the storage's type, or the type in the
+ * row's geometry, e.g. "q=f16". */
+static int takes_q(const struct kcp_path *p, const struct kcp_query *q)
+{
+    const enum kcp_type type = kcp_type_of(q->call, KCP_ACTV, q->storage);
+    char word[8];
+    if (kcp_path_word(p, "q", word, sizeof word))
+        return !strcmp(word, kcp_type_name(type));
+    return type == kcp_type_of_storage(q->storage);
+}
+
 /* Returns 1 if the row supports the call. This function does not check the
  * architecture, nor whether the kernel is linked. */
 static int takes(const struct kcp_path *p, const struct kcp_query *q,
@@ -316,7 +327,7 @@ static int takes(const struct kcp_path *p, const struct kcp_query *q,
     if (strcmp(p->stage, q->stage) || p->storage != q->storage) return 0;
     if (q->format && p->format != q->format) return 0;
     if (!in_set(p->K, c->K) || !in_set(p->V, c->V) || !in_set(p->C, c->C)) return 0;
-    if (!takes_model(p->model, (int)c->model)) return 0;
+    if (!takes_model(p->model, (int)c->model) || !takes_q(p, q)) return 0;
     return holds((enum row)(p - kcp_paths), f) && takes_inputs(p, q);
 }
 
@@ -342,10 +353,12 @@ static void none_takes(const struct kcp_query *q, char *why, size_t n)
     int at = snprintf(why, n, "%s: no path takes K = %d, V = %d, C = %d%s", q->stage,
                       c->K, c->V, c->C,
                       q->format ? " and a saved block of this format" : "");
-    if ((g == q_type && beta == q_type) || at < 0 || (size_t)at >= n) return;
+    const int own = q_type == kcp_type_of_storage(q->storage);
+    if ((own && g == q_type && beta == q_type) || at < 0 || (size_t)at >= n) return;
     at += snprintf(why + at, n - (size_t)at, ", with q of type %s, g %s, beta %s",
                    kcp_type_name(q_type), kcp_type_name(g), kcp_type_name(beta));
     alike.g_type = alike.beta_type = KCP_AS_Q;
+    if (!own) return;
     other.call = &alike;
     const struct kcp_path *p = kcp_path_find(&other, NULL, NULL, 0);
     if (p && (size_t)at < n)

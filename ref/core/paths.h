@@ -152,11 +152,11 @@ struct kcp_facts kcp_facts_of(const struct kcp_call *call,
                               const struct kcp_device *device);
 
 /* ---- adapt.c: calls of other sizes, which a kernel for other sizes can run
- * kcp_adapt sets *inner to the call whose K and V are 64 or 128 and equal, and whose
- * value heads are parts of the call's value heads. Returns 1 if a size differs.
+ * kcp_adapt sets *inner to the call whose K and V are 64 or 128 and equal, whose value
+ * heads are parts of the call's value heads, and whose q is bf16.
  * kcp_adapt_path returns the path of such an inner call, whose arrays are aligned, or
  * NULL. */
-int kcp_adapt(const struct kcp_call *call, struct kcp_call *inner);
+void kcp_adapt(const struct kcp_call *call, struct kcp_call *inner);
 const struct kcp_path *kcp_adapt_path(const struct kcp_call *inner, int backward,
                                       int saved);
 

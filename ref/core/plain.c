@@ -21,7 +21,12 @@ struct device_call {
 
 /* ---- what a call may need for a fast path: each function changes one value */
 static void fix_arch(struct device_call *x) { x->device.arch = 90; }
-static void fix_q(struct device_call *x) { x->storage = KCP_BF16; }
+static void fix_q(struct device_call *x)
+{
+    x->storage = KCP_BF16;
+    x->call.q_type = KCP_AS_Q;
+}
+
 static void fix_g(struct device_call *x) { x->call.g_type = KCP_AS_Q; }
 static void fix_beta(struct device_call *x) { x->call.beta_type = KCP_AS_Q; }
 static void fix_C(struct device_call *x) { x->call.C = 64; }

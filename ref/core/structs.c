@@ -25,8 +25,8 @@ struct member {
 static const struct member members[] = {
 #define M(name) AT(kcp_call, name)
     M(T), M(N), M(NS), M(NC), M(R), M(r), M(H), M(HV), M(K), M(V), M(C), M(KG), M(D),
-    M(Wc), M(model), M(pass), M(part), M(gate), M(beta_form), M(g_type),
-    M(beta_type), M(act), M(layout),
+    M(Wc), M(model), M(pass), M(part), M(gate), M(beta_form), M(q_type),
+    M(g_type), M(beta_type), M(act), M(layout),
     M(save), M(form), M(walk), M(blocks), M(strip_chunks), M(l2norm), M(reuse_M),
     M(shift), M(scale), M(lower_bound), M(plan), M(comm), M(ops), M(work),
     M(work_bytes), M(stream),

@@ -11,7 +11,7 @@ static int plain(struct kcp_report *rep)
     const struct kcp_device h200 = { 90, 132, 232448, 1, 0 };
     const struct kcp_device b200 = { 100, 148, 232448, 1, 0 };
     const struct {
-        int K, V, C, g, f32, saves;
+        int K, V, C, g, q, saves;            /* q: KCP_AS_Q is bf16 */
         const struct kcp_device *d;
         const char *why;                     /* NULL: not plain */
     } is[] = {
@@ -28,8 +28,12 @@ static int plain(struct kcp_report *rep)
         { 96, 96, 64, KCP_AS_Q, 0, 1, &h200, NULL },
         { 256, 128, 64, KCP_AS_Q, 0, 1, &h200,
           "forward_plain: K is 256, expected 128" },
-        { 128, 128, 64, KCP_AS_Q, 1, 1, &h200,
+        { 128, 128, 64, KCP_AS_Q, KCP_TYPE_F32, 1, &h200,
           "forward_plain_f32: q is f32, expected bf16" },
+        { 128, 128, 64, KCP_TYPE_F32, KCP_TYPE_F16, 1, &h200, NULL },
+        { 96, 192, 64, KCP_AS_Q, KCP_TYPE_F16, 1, &h200, NULL },
+        { 128, 128, 64, KCP_AS_Q, KCP_TYPE_F16, 1, &b200,
+          "no path: the GPU is sm_100, expected sm_90" },
         { 128, 128, 64, KCP_AS_Q, 0, 1, &b200,
           "forward_stages: the GPU is sm_100, expected sm_90" },
         { 300, 128, 64, KCP_AS_Q, 0, 0, &h200, "no path: K is 300, expected 128" } };
@@ -38,8 +42,8 @@ static int plain(struct kcp_report *rep)
             char why[300];
             struct kcp_call c = { .H = 2, .HV = 4, .K = is[i].K, .V = is[i].V,
                 .C = is[i].C, .KG = model ? 1 : is[i].K, .g_type = is[i].g,
-                .model = model };
-            const enum kcp_storage q = is[i].f32 ? KCP_F32 : KCP_BF16;
+                .model = model, .q_type = is[i].q };
+            const enum kcp_storage q = is[i].q == KCP_TYPE_F32 ? KCP_F32 : KCP_BF16;
             const int found = kcp_plain(&c, q, is[i].d, is[i].saves, 1, why,
                                         sizeof why);
             EXPECT(rep, found == (is[i].why != NULL) &&

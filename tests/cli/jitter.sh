@@ -15,8 +15,10 @@ export LC_ALL=C
 # a window (the chunks of one launch) does not continue from the previous window's map. In
 # `walk_last`, the last window is omitted, although other ranks need its map. In `one_factor`
 # and `steps_factor`, a decay underflows. In `share_beta`, `wide_decay` and `wide_decay_gdn`,
-# beta is wrong or a decay is missing, but only in cases with many heads. In other rows
-# kernels round gates of fp32 to bf16.
+# beta is wrong or a decay is missing, but only in cases with many heads. In `wide_*`,
+# kernels round gates of fp32 to bf16. In `copy_*`, v6_adapted pads with garbage, takes rows
+# of another value head or part of a head, sums only one part of a gradient, overwrites rows
+# of other ranks, or does not convert f16.
 mistakes() {
     all_mistakes | awk -F '|' -v only=" $MISTAKES " \
         'only == "  " || index(only, " " $1 " ")'
@@ -34,6 +36,14 @@ wide_decay_gdn|08:v3_prepare_scan|forward_scan/scan|forward_scan/scan_sm90.cu|sc
 wide_gate|08:v3_prepare_scan|kda_prepare/chunk_prepare|kda_prepare/rows.cuh|G[r][0] = x.x;|G[r][0] = (float)(bf16)x.x;|types kda
 wide_gate_gdn|08:v3_prepare_scan|gdn_prepare/chunk_prepare|chunk_prepare.cuh|float_of_bits(g_bits[h]|for (int h = 0; h < 2; h++) g[h] = (float)(bf16)float_of_bits(g_bits[h], x.a.g_type);|types gdn
 wide_finish|13:v4_scans_finish|backward/finish_kda_f32|backward/finish_gate.cuh|x[t][j] = there ?|x[t][j] = there ? (float)(bf16)from[j % 2 * row + j / 2 * 8] : 0.0f;|types kda
+copy_pad|08:v6_adapted|adapted/v6_adapted|adapted/rows.cuh|y[b] = fill;||copies
+copy_heads|08:v6_adapted|adapted/v6_adapted|adapted/rows.cuh|x += ((o * of_x.heads + n / parts) * of_x.a + a)|x += ((o * of_x.heads + n % of_x.heads) * of_x.a + a) * of_x.b + first;|copies
+copy_columns|08:v6_adapted|adapted/v6_adapted|adapted/rows.cuh|const int first = of_x.cut == CUT_B|const int first = 0;|copies
+copy_layout|08:v6_adapted|adapted/v6_adapted|adapted/rows.cuh|const int a = at % of_y.a + (of_x.cut == CUT_A|const int a = at % of_y.a;|copies
+copy_sum|13:v6_adapted|adapted/v6_adapted|adapted/rows.cuh|for (int j = 0; j < parts; j++)|for (int j = 0; j < 1; j++)|copies
+copy_others|08:v6_adapted|adapted/v6_adapted|adapted/v6_adapted.cu|y->field->shape[0] == 'N')|else if (y->field->io == KCP_IN)|ranks
+copy_f16|08:v6_adapted|adapted/v6_adapted|adapted/rows.cuh|(out ? x : y)[b] = half|(out ? x : y)[b] = unit;|f16
+copy_f16_back|13:v6_adapted|adapted/v6_adapted|adapted/v6_adapted.cu|copy_numbers<1, 1>|copy_numbers<1, 0>(y->theirs, y->ours, y->of_theirs, y->of_ours, 2,|f16
 wide_finish_gdn|13:v4_scans_finish|backward/finish_gdn|backward/finish_gdn.cuh|return float_of_bits(bits, a.g_type) + dt;|return (float)(bf16)float_of_bits(bits, a.g_type) + dt;|types gdn
 LIST
 }
@@ -46,6 +56,7 @@ lines() {
 [ "$half" != lines ] || { lines; exit; }
 without() {          # NAME KERNELS FILE LINE NEW: builds a judge in which NEW replaces LINE
     W=$B/without/$1 file=cuda/18_hopper/$3 object=cuda/18_hopper/$2_sm90.cu.o
+    [ -f "${object%.o}" ] || object=cuda/18_hopper/$2.cu.o
     rm -rf "$W"; mkdir -p "$W/tree"
     tar cf - Makefile ref cuda tests/proxy.mk | tar xf - -C "$W/tree" || return 1
     awk -v gone="$4" -v place="${5:-;}" '!done && index($0, gone) {
@@ -85,6 +96,8 @@ one="beta=sigmoid H=2 HV=8 K=128 V=128 C=64 lengths=700,900,65 l2norm h0 dht"
 one="$one gate=bounded"
 # Case `share` has 33 chunks and 144 heads, so that a block gets three chunks. Case `wide`
 # has enough scans for all SMs, so that each block scans 128 columns.
+copies="live kda beta=sigmoid H=2 HV=4 C=64 lengths=150,33 l2norm h0 dht gate=softplus"
+copies="$copies K=96 V=192"
 many="beta=sigmoid K=128 V=128 C=64 l2norm h0 dht gate=softplus"
 share="live kda $many H=36 HV=144 lengths=193"
 for n in 1 2 1 3 1 1 2 1 1 4 1 1 2 1 3 1 1 1 2 1 5 1 1 2 1 1 3 1 1; do share="$share,$n"; done
@@ -96,6 +109,9 @@ cases_of() {                    # WHAT (a row's last column): prints cases, by d
     one) echo "live kda $one; live gdn $one" ;;
     steps) echo "live kda $one" ;;
     turns) echo "turns kda $one" ;;
+    copies) echo "$copies; live gdn ${copies#live kda } layout=vk" ;;
+    ranks) echo "$copies R=2 cuts=ends; $copies R=2 chain layout=vk" ;;
+    f16) echo "${copies%K=96*} K=128 V=128 q=f16; $copies q=f16 g=f32" ;;
     types*) echo "live ${1#types } $kda steady g=f32 beta=f32" ;;
     *) echo "$cases" ;;
     esac
@@ -115,10 +131,11 @@ many_heads() {
     failed=1
 }
 for v in 08:v3_prepare_scan 08:v5_one_kernel 13:v2_stages 13:v4_scans_finish \
-         13:v5_steps ${MORE:-}; do
+         13:v5_steps 08:v6_adapted 13:v6_adapted ${MORE:-}; do
     [ -z "$MISTAKES" ] || mistakes | grep -q "|$v|" || continue
     what=
-    case $v in 08:v5_one_kernel) what=one ;; 13:v5_steps) what=steps ;; esac
+    case $v in 08:v5_one_kernel) what=one ;; 13:v5_steps) what=steps ;;
+        *:v6_adapted) what=copies ;; esac
     judged "$B/kcp-check-jitter" "${v%:*}" "${v#*:}" "$B/jitter/${v#*:}.txt" "$what" &&
         continue
     why=$(grep -m 2 FAIL "$B/jitter/${v#*:}.txt") || why="no verdict in ${EACH:-150} s"

@@ -64,6 +64,7 @@ layer="--l2norm --beta sigmoid"
 each <<'END'
 kda-f32|2e-4|--dtype f32|
 kda-bf16|3e-2||
+kda-f16|3e-2|--dtype f16|
 kda-bf16-v1|3e-2|--variant v1_stages|--save all
 kda-bf16-3-chain|3e-2||--ranks 3 --form chain --reuse-m
 kda-bf16-zigzag|3e-2||--ranks 4 --layout zigzag
@@ -89,6 +90,7 @@ layer="--model gdn --gate softplus $layer"
 each <<'END'
 gdn-f32|2e-4|--dtype f32|--canonical 64
 gdn-bf16|3e-2||
+gdn-f16|3e-2|--dtype f16 --g-type f32|--ranks 2
 gdn-bf16-4-pipeline|3e-2||--ranks 4 --form pipeline
 END
 # ---- canonical segments: every form except scan must give the bits of one rank. With

@@ -39,6 +39,7 @@ lists[] = {
     { "", offsetof(struct kcase, call.form), kcp_form_names, KCP_FORMS },
     { "gate=", offsetof(struct kcase, call.gate), gate_name, 3 },
     { "beta=", offsetof(struct kcase, call.beta_form), beta_name, 3 },
+    { "q=", offsetof(struct kcase, call.q_type), types, 5 },
     { "g=", offsetof(struct kcase, call.g_type), types, 5 },
     { "beta=", offsetof(struct kcase, call.beta_type), types, 5 },
     { "layout=", offsetof(struct kcase, call.layout), layouts, 2 },

@@ -95,7 +95,8 @@ static void print_sizes(FILE *f, const struct described *x)
             "T %lld\nN %d\nNS %d\nNC %d\nR %d\nH %d\nHV %d\nK %d\nV %d\nC %d\nKG %d\n"
             "D %d\nWc %d\n", (long long)c->T, c->N, c->NS, c->NC, c->R, c->H, c->HV,
             c->K, c->V, c->C, c->KG, c->D, c->Wc);
-    fprintf(f, "g_type %d\nbeta_type %d\n", c->g_type, c->beta_type);
+    fprintf(f, "q_type %d\ng_type %d\nbeta_type %d\n", c->q_type, c->g_type,
+            c->beta_type);
     fprintf(f, "model %d\ngate %d\nbeta_form %d\nact %d\nlayout %d\nl2norm %d\n"
             "reuse_M %d\nshift %d\nscale %.17g\nlower_bound %.17g\nL %lld\n", c->model,
             c->gate, c->beta_form, c->act, c->layout, c->l2norm, c->reuse_M, c->shift,

@@ -108,6 +108,7 @@ int case_for_path(const struct kcp_stage *s, const char *kernel,
                  strstr(p->condition, "bounded") ? "bounded" : "softplus", more[w]);
         char *R = strstr(words, "R=2");
         if (R && o->ranks > 1 && o->ranks < 10) R[2] = (char)('0' + o->ranks);
+        if (kcp_path_word(p, "q", why, sizeof why)) strcat(strcat(words, " q="), why);
         if (needs_f32(p, "g")) strcat(words, " g=f32");
         if (needs_f32(p, "beta")) strcat(words, " beta=f32");
         if (case_parse(words, k, why, sizeof why)) continue;

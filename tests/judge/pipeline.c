@@ -189,7 +189,8 @@ void tensor_disturb(struct tensor *t, const struct kcase *k, enum kcp_storage st
     const int beta = !strcmp(t->name, "beta") && storage == KCP_BF16;
     const enum kcp_type type = kcp_type_of(&k->call, t->store, storage);
     int place = beta || type == KCP_TYPE_BF16 ? -9 : -24;
-    if (type == KCP_TYPE_F16) place = -12;
+    /* kernels of bf16 storage round q, k, v, o and gradients of f16 to bf16 */
+    if (type == KCP_TYPE_F16) place = t->store == KCP_ACTV ? -9 : -12;
     if (t->store == KCP_I32 || t->store == KCP_I64) return;
     for (int64_t i = 0; i < t->n; i++) {
         double *x = (double *)t->p + i;

@@ -5,6 +5,8 @@
 
 #include "cuda/tile/device.cuh"
 #include "checked.h"
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
 #include <string.h>
 
 // An array as rows: [outer][heads][a][b], b contiguous. The columns of v, o and of the
@@ -59,11 +61,47 @@ static inline int is_view(const struct rows *x, const struct rows *inner)
     return parts == 1 && x->a == inner->a && x->b == inner->b;
 }
 
+// Converts numbers of f16 to bf16, or back (out = 1). Both round to nearest. A number
+// of bf16 beyond the range of f16 becomes infinite.
+template <int out>
+static __device__ __forceinline__ uint32_t converted(uint32_t x)
+{
+    if (out) {
+        const __half2 y = __floats2half2_rn(__uint_as_float(x << 16),
+                                            __uint_as_float(x & 0xffff0000));
+        return *(const uint32_t *)&y;
+    }
+    const float2 wide = __half22float2(*(const __half2 *)&x);
+    const __nv_bfloat162 y = __floats2bfloat162_rn(wide.x, wide.y);
+    return *(const uint32_t *)&y;
+}
+
+template <int out>
+static __device__ __forceinline__ uint16_t converted(uint16_t x)
+{
+    return (uint16_t)converted<out>((uint32_t)x);
+}
+
+template <int out>
+static __device__ __forceinline__ uint2 converted(uint2 x)
+{
+    return make_uint2(converted<out>(x.x), converted<out>(x.y));
+}
+
+template <int out>
+static __device__ __forceinline__ uint4 converted(uint4 x)
+{
+    return make_uint4(converted<out>(x.x), converted<out>(x.y), converted<out>(x.z),
+                      converted<out>(x.w));
+}
+
 // Copies units of sizeof(U) bytes, `b` of x and y counted in units, to the inner call's
 // array y (out = 0), where units that x does not have become `fill`, or back to x
-// (out = 1). A block has blockDim.y rows of y. Bound: memory.
-template <class U, int out>
-static __global__ void copy_rows(U *x, U *y, struct rows of_x, struct rows of_y, U fill)
+// (out = 1). If half = 1, numbers of x are f16 and numbers of y are bf16. A block has
+// blockDim.y rows of y. Bound: memory.
+template <class U, int out, int half>
+static __global__ void copy_rows(U *__restrict__ x, U *__restrict__ y,
+                                 struct rows of_x, struct rows of_y, U fill)
 {
     const int64_t row = blockIdx.x * (int64_t)blockDim.y + threadIdx.y;
     const int in_outer = of_y.heads * of_y.a, parts = of_y.heads / of_x.heads;
@@ -74,10 +112,14 @@ static __global__ void copy_rows(U *x, U *y, struct rows of_x, struct rows of_y,
     const int first = of_x.cut == CUT_B ? part * of_y.b : 0;
     x += ((o * of_x.heads + n / parts) * of_x.a + a) * of_x.b + first;
     y += row * of_y.b;
+#pragma unroll 4
     for (int b = threadIdx.x; b < of_y.b; b += blockDim.x) {
-        const int there = a < of_x.a && first + b < of_x.b;
-        if (out && there) x[b] = y[b];
-        if (!out) y[b] = there ? x[b] : fill;
+        if (a < of_x.a && first + b < of_x.b) {
+            const U unit = out ? y[b] : x[b];
+            (out ? x : y)[b] = half ? converted<out>(unit) : unit;
+        } else if (!out) {
+            y[b] = fill;
+        }
     }
 }
 
@@ -107,7 +149,7 @@ static inline dim3 threads_for(int b)
     return dim3(along, 256 / along);
 }
 
-template <class U, int out>
+template <class U, int out, int half>
 static void launch_copy(void *x, void *y, struct rows of_x, struct rows of_y,
                         size_t bytes, uint4 fill, struct CUstream_st *stream)
 {
@@ -119,25 +161,32 @@ static void launch_copy(void *x, void *y, struct rows of_x, struct rows of_y,
     U unit;
     memcpy(&unit, &fill, sizeof unit);
     if (blocks)
-        copy_rows<U, out><<<(unsigned)blocks, threads, 0, stream>>>(
+        copy_rows<U, out, half><<<(unsigned)blocks, threads, 0, stream>>>(
             (U *)x, (U *)y, of_x, of_y, unit);
 }
 
 // Copies numbers of `bytes` bytes, in the largest units that fit rows and pointers.
-// `fill` is the number that pads the inner call's rows, repeated in 16 bytes.
-template <int out>
-static void copy_numbers(void *x, void *y, const struct rows &of_x,
-                         const struct rows &of_y, size_t bytes, uint4 fill,
-                         struct CUstream_st *stream)
+// `fill` is the number that pads the inner call's rows, repeated in 16 bytes. Arrays of
+// equal shapes have one long row per outer index.
+template <int out, int half>
+static void copy_numbers(void *x, void *y, struct rows of_x, struct rows of_y,
+                         size_t bytes, uint4 fill, struct CUstream_st *stream)
 {
+    if (is_view(&of_x, &of_y) && of_x.heads == of_y.heads) {
+        of_x.b *= of_x.heads * of_x.a;
+        of_x.heads = of_x.a = 1;
+        of_x.cut = CUT_NONE;
+        of_y = of_x;
+    }
     const uintptr_t any = (uintptr_t)x | (uintptr_t)y | of_x.b * bytes | of_y.b * bytes;
-    if (any % 16 == 0) launch_copy<uint4, out>(x, y, of_x, of_y, bytes, fill, stream);
+    if (any % 16 == 0)
+        launch_copy<uint4, out, half>(x, y, of_x, of_y, bytes, fill, stream);
     else if (any % 8 == 0)
-        launch_copy<uint2, out>(x, y, of_x, of_y, bytes, fill, stream);
+        launch_copy<uint2, out, half>(x, y, of_x, of_y, bytes, fill, stream);
     else if (any % 4 == 0)
-        launch_copy<uint32_t, out>(x, y, of_x, of_y, bytes, fill, stream);
+        launch_copy<uint32_t, out, half>(x, y, of_x, of_y, bytes, fill, stream);
     else
-        launch_copy<uint16_t, out>(x, y, of_x, of_y, bytes, fill, stream);
+        launch_copy<uint16_t, out, half>(x, y, of_x, of_y, bytes, fill, stream);
 }
 
 static inline void sum_numbers(void *x, const void *y, const struct rows &of_x,

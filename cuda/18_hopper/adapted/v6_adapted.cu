@@ -1,10 +1,11 @@
-// v6_adapted.cu -- calls of other sizes, by the fast kernels and copies of arrays.
+// v6_adapted.cu -- calls of other sizes or of f16, by the fast kernels and copies.
 // Book: chapter 18.
 //
 // kcp_adapt (ref/core/adapt.c) returns the call that runs: value heads of more than 128
 // columns become several heads, and K and V are padded to 64 or 128. The workspace has
 // the arrays that must be copied, then the workspace of the kernel that runs. An array
 // that is not aligned to 16 bytes is copied too. The saved block is that kernel's.
+// Arrays of f16 are converted to bf16 and back, so errors are those of bf16.
 #include "cuda/host/workspace.cuh"
 #include "cuda/tile/launch.cuh"
 #include "core/paths.h"
@@ -17,6 +18,7 @@ struct adapted_array {
     void *theirs, *ours;
     struct rows of_theirs, of_ours;
     size_t bytes;                        // per number
+    int half;                            // 1: theirs is f16, ours is bf16
 };
 struct adapted {
     int count;
@@ -39,8 +41,9 @@ static struct adapted place_adapted(const Args *outer, Args *inner, const char *
         if (!*p || f->store == KCP_I32 || f->store == KCP_I64) continue;
         struct adapted_array y = { f, *p, NULL, rows_of(call, f),
                                    rows_of((const struct kcp_call *)inner, f),
-                                   kcp_bytes_of(call, f->store, KCP_BF16) };
-        const int aligned = (uintptr_t)*p % 16 == 0;
+                                   kcp_bytes_of(call, f->store, KCP_BF16),
+                                   f->store == KCP_ACTV && call->q_type };
+        const int aligned = (uintptr_t)*p % 16 == 0 && !y.half;
         if (aligned && is_view(&y.of_theirs, &y.of_ours)) continue;
         y.ours = arena_take(&x.r, numbers_of(&y.of_ours), y.bytes);
         *p = y.ours ? y.ours : (void *)256;      // only counting: any aligned address
@@ -77,9 +80,13 @@ static void copy_in(const struct adapted *x, const struct kcp_call *c)
 {
     for (int i = 0; i < x->count; i++) {
         const struct adapted_array *y = &x->at[i];
-        if (y->field->io == KCP_IN || y->field->shape[0] == 'N')
-            copy_numbers<0>(y->theirs, y->ours, y->of_theirs, y->of_ours, y->bytes,
-                            fill_of(c, y->field), c->stream);
+        const uint4 fill = fill_of(c, y->field);
+        if (y->half && y->field->io == KCP_IN)
+            copy_numbers<0, 1>(y->theirs, y->ours, y->of_theirs, y->of_ours, 2, fill,
+                               c->stream);
+        else if (y->field->io == KCP_IN || y->field->shape[0] == 'N')
+            copy_numbers<0, 0>(y->theirs, y->ours, y->of_theirs, y->of_ours, y->bytes,
+                               fill, c->stream);
     }
 }
 
@@ -90,9 +97,12 @@ static void copy_out(const struct adapted *x, struct CUstream_st *stream)
         if (y->field->io == KCP_IN) continue;
         if (is_sum(y))
             sum_numbers(y->theirs, y->ours, y->of_theirs, y->of_ours, stream);
+        else if (y->half)
+            copy_numbers<1, 1>(y->theirs, y->ours, y->of_theirs, y->of_ours, 2,
+                               uint4{}, stream);
         else
-            copy_numbers<1>(y->theirs, y->ours, y->of_theirs, y->of_ours, y->bytes,
-                            uint4{}, stream);
+            copy_numbers<1, 0>(y->theirs, y->ours, y->of_theirs, y->of_ours, y->bytes,
+                               uint4{}, stream);
     }
 }
 
@@ -104,15 +114,15 @@ static int adapt(const Args *outer, const char *stage, int backward, size_t *wor
     if (!kcp_path_of(stage, adapted_name, KCP_BF16, outer)) return KCP_NA;
     Args inner = *outer;
     const struct adapted x = place_adapted(outer, &inner, stage);
+    if (!work && x.r.used > outer->work_bytes)
+        return report_failure((const struct kcp_call *)outer, KCP_BAD, adapted_name);
+    // The GPU copies while the host searches the table of paths.
+    if (!work) copy_in(&x, (const struct kcp_call *)outer);
     const struct kcp_variant *v = kcp_path_kernel(kcp_adapt_path(
         (const struct kcp_call *)&inner, backward, outer->saved != NULL));
     if (!v) return KCP_NA;
-    const size_t used = x.r.used + (v->work ? v->work(&inner) : 0);
-    if (work) *work = used;
+    if (work) *work = x.r.used + (v->work ? v->work(&inner) : 0);
     if (work) return KCP_OK;
-    if (used > outer->work_bytes)
-        return report_failure((const struct kcp_call *)outer, KCP_BAD, adapted_name);
-    copy_in(&x, (const struct kcp_call *)outer);
     const int status = v->run(&inner);
     if (status) return status;
     copy_out(&x, outer->stream);
@@ -144,10 +154,10 @@ static size_t adapted_backward_work(const void *args)
 }
 
 KCP_VARIANT(forward_v6_adapted) = {
-    "08_forward", "v6_adapted", "copies arrays to the sizes of the fast kernels",
+    "08_forward", "v6_adapted", "copies arrays to sizes and types of fast kernels",
     KCP_BF16, KCP_DEVICE, "K up to 128, V up to 512, C 64", adapted_forward,
     adapted_forward_work };
 KCP_VARIANT(backward_v6_adapted) = {
-    "13_backward", "v6_adapted", "copies arrays to the sizes of the fast kernels",
+    "13_backward", "v6_adapted", "copies arrays to sizes and types of fast kernels",
     KCP_BF16, KCP_DEVICE, "K up to 128, V up to 512, C 64", adapted_backward,
     adapted_backward_work };

@@ -378,7 +378,10 @@ def chunk_kda(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor,
     - `q`, `k` [B, T, H, K] and `v` [B, T, HV, V]: float64 (CPU only), float32, bfloat16
       or float16, on one device; HV is a multiple of H. `g` and `beta` may have other
       types; if no fast kernel takes a call, a warning has the reason. With `use_qk_l2norm_in_kernel`
-      each row of q and k is divided by `sqrt(sum of squares + 1e-6)`.
+      each row of q and k is divided by `sqrt(sum of squares + 1e-6)`. On GPUs of sm_90
+      float16 q, k, v, o and their gradients are copied from and to bfloat16: errors are
+      those of bfloat16, and values above 65504 become infinite, as in any cast to
+      float16.
     - `g` [B, T, HV, K]: the natural logarithm of the decay, at most 0. With
       `use_gate_in_kernel` the logarithm is computed from g: `-exp(A_log) softplus(g +
       dt_bias)`, or with `lower_bound` (below 0) `lower_bound sigmoid(exp(A_log) (g +
@@ -400,7 +403,7 @@ def chunk_kda(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor,
       true, else `recompute`.
     - `reduce_gradients`: every rank gets the gradients of `A_log` and `dt_bias` summed
       over ranks. `round_gates`: rounds g and beta of a wider type to bfloat16 if
-      q is bfloat16.
+      q is bfloat16 or float16.
     - `chunk_size`: tokens per chunk; on a GPU a chunk of 64 replaces a smaller one if
       only chunks of 64 have fast kernels.
 

@@ -55,24 +55,29 @@ class Choice(NamedTuple):
 
 
 def typed(options, act, g, beta):
-    """Returns the options with the types of g and beta."""
-    name = lambda t: value("KCP_AS_Q" if t is act else TYPES[t])
-    return options + (("g_type", name(g)), ("beta_type", name(beta)))
+    """Returns the options with the types of q, g and beta. Kernels with storage bf16
+    compute calls of float16."""
+    name = lambda t, like: value("KCP_AS_Q" if t is like else TYPES[t])
+    own = act if act is not torch.float16 else torch.bfloat16
+    return options + (("q_type", name(act, own)), ("g_type", name(g, act)),
+                      ("beta_type", name(beta, act)))
 
 
 def candidates(q, g, beta, rounded):
     """Returns (storage, type of q, of g, of beta) in order of preference. Types without
     kernels are cast: g and beta of a wider type than q to float32, with all tensors."""
-    bf16, f32 = torch.bfloat16, torch.float32
-    if q is not bf16:
+    bf16, f16, f32 = torch.bfloat16, torch.float16, torch.float32
+    if q not in (bf16, f16):
         return [("KCP_F32", f32, f32, f32)]
-    if rounded or g is beta is bf16:
+    if rounded:
+        g = beta = bf16
+    if q is g is beta is bf16:
         return [("KCP_BF16", bf16, bf16, bf16)]
-    narrow = all(t in (bf16, torch.float16) for t in (g, beta))
+    narrow = q is bf16 and all(t in (bf16, f16) for t in (g, beta))
     last = ("KCP_BF16", bf16, bf16, bf16) if narrow else ("KCP_F32", f32, f32, f32)
     if torch.float64 in (g, beta):
         return [last]
-    return [("KCP_BF16", bf16, g, beta), last]
+    return [("KCP_BF16", q, g, beta), last]
 
 
 @functools.lru_cache(1024)
@@ -89,8 +94,6 @@ def choose(q, g, beta, rounded, options, chunk):
     c, first = types[-1], types[0]
     why, of = (plain(t[0], typed(options, *t[1:]), chunk) for t in (c, first))
     need = of.partition(": ")[2] or "this GPU or these options have no fast kernels"
-    if q is torch.float16:
-        need = need.replace("q is f32", "q is f16")
     took = why.partition(":")[0]
     hint = "; round_gates=True rounds g and beta to bf16" if "g is" in need or \
         "beta is" in need else ""
