@@ -16,3 +16,17 @@ KCP_VARIANT(forward_v2_stages) = {
     "08_forward", "v2_stages", "the tensor-core kernels of the stages in sequence",
     KCP_BF16, KCP_DEVICE, "K 64 or 128, V 64, 128, 192, 256 up to 2 K, C 64",
     run, work };
+
+static int run_f32(void *args)
+{
+    return forward_run<float>(args, stages_v2_f32("08_forward", args));
+}
+
+static size_t work_f32(const void *args)
+{
+    return forward_work<float>(args, stages_v2_f32("08_forward", args));
+}
+
+KCP_VARIANT(forward_v2_stages_f32) = {
+    "08_forward", "v2_stages_f32", "fp32 kernels of tiles of the stages in sequence",
+    KCP_F32, KCP_DEVICE, "K, V 64 or 128, C 64", run_f32, work_f32 };

@@ -18,3 +18,17 @@ KCP_VARIANT(backward_v2_stages) = {
     "13_backward", "v2_stages", "the tensor-core kernels of the stages in sequence",
     KCP_BF16, KCP_DEVICE, "K 64 or 128, V 64, 128, 192, 256 up to 2 K, C 64",
     run, work };
+
+static int run_f32(void *args)
+{
+    return backward_run<float>(args, stages_v2_f32("13_backward", args));
+}
+
+static size_t work_f32(const void *args)
+{
+    return backward_work<float>(args, stages_v2_f32("13_backward", args));
+}
+
+KCP_VARIANT(backward_v2_stages_f32) = {
+    "13_backward", "v2_stages_f32", "fp32 kernels of tiles of the stages in sequence",
+    KCP_F32, KCP_DEVICE, "K, V 64 or 128, C 64", run_f32, work_f32 };

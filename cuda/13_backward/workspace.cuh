@@ -102,7 +102,7 @@ static size_t place(struct backward *x, const struct kcp_backward *args,
     const struct kcp_wy_backward wy = stage_args<struct kcp_wy_backward>(call, x->s);
     struct kcp_gate gate = stage_args<struct kcp_gate>(call, x->s);
     gate.pass = KCP_BACKWARD;
-    x->bytes_10 = t.wy_backward_work(&wy);
+    x->bytes_10 = t.wy_backward_work ? t.wy_backward_work(&wy) : 0;
     x->work_10 = arena_take(&x->r, x->bytes_10, 1);
     x->work_02 = arena_take(&x->r, t.gate_work(&gate), 1);
     return x->r.used;

@@ -35,6 +35,28 @@ static const struct stage_kernel stage_kernels[] = {
 #endif
 };
 
+// The kernels of storage float.
+int v2_wy_f32(void *args);
+int v2_chunk_f32(void *args);
+int v2_affine_f32(void *args);
+int v2_chunk_backward_f32(void *args);
+int v2_wy_backward_f32(void *args);
+int v2_merge_backward_f32(void *args);
+
+static inline struct stages stages_v2_f32(const char *stage, const void *args)
+{
+    static const struct stage_kernel list[] = {
+        { "02", "v1_walk_f32", v1_gate<float>, v1_gate_work },
+        { "03", "v2_tiles_f32", v2_wy_f32, NULL },
+        { "04", "v2_tiles_f32", v2_chunk_f32, NULL },
+        { "05", "v2_tiles_f32", v2_affine_f32, NULL },
+        { "09", "v2_tiles_f32", v2_chunk_backward_f32, NULL },
+        { "10", "v2_tiles_f32", v2_wy_backward_f32, NULL },
+        { "11", "v2_tiles_f32", v2_merge_backward_f32, NULL },
+    };
+    return stages_of_row(stage, "v2_stages_f32", KCP_F32, args, list);
+}
+
 static inline struct stages stages_v2(const char *stage, const char *kernel,
                                       const void *args)
 {
