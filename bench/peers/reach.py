@@ -42,6 +42,8 @@ def arguments():
     take.add_argument("--row-seconds", type=float, default=150)
     take.add_argument("--record", metavar="FILE")
     take.add_argument("--only", choices=SYSTEMS, help="time one system")
+    take.add_argument("--untuned", action="store_true", help="compile FLA's kernels once,"
+                      " for their memory, and leave out their times")
     take.add_argument("--list", action="store_true", help="print the rows")
     take.add_argument("--child", nargs="+", help=argparse.SUPPRESS)
     o = take.parse_args()
@@ -181,13 +183,15 @@ def child(o):
     if "fla" in o.systems:
         os.environ.setdefault("TRITON_CACHE_AUTOTUNING", "1")
         import ahead
-        ahead.install()
+        ahead.install(first=o.untuned)
     timer = Timer(torch)
     print(json.dumps(dict(copy_tb_s=round(timer.copy(), 2))), flush=True)
     for name in o.child:
         print(json.dumps(dict(start=name)), flush=True)
         for found in run_row(torch, timer, name, o.systems, 0, 1):
             broken = found.pop("broken", False)
+            for n in ("forward_ms", "both_ms") if o.untuned and found["peer"] == "fla" else ():
+                found.pop(n, None)
             print(json.dumps(found), flush=True)
             if broken:
                 sys.exit(3)
@@ -265,6 +269,7 @@ def parent(o, names, peers):
     while todo and time.monotonic() < stop:
         words = [sys.executable, os.path.abspath(__file__), "--fla", o.fla]
         words += ["--only", o.only] if o.only else []
+        words += ["--untuned"] if o.untuned else []
         log = tempfile.TemporaryFile("w+", errors="replace")
         run = subprocess.Popen(words + ["--child", *todo], stdout=subprocess.PIPE,
                                stderr=log, start_new_session=True)
