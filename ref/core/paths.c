@@ -407,7 +407,7 @@ static const struct kcp_path *search_rows(const struct kcp_query *q,
 struct search {
     char stage[24], kernel[40];
     struct kcp_facts facts;
-    int64_t numbers[14];
+    int64_t numbers[15];
     uint64_t given;                /* bits of the optional arrays */
 };
 
@@ -420,9 +420,10 @@ static int search_of(struct search *x, const struct kcp_query *q,
     const struct kcp_stage *s = q->args ? kcp_stage_find(of) : NULL;
     const int own = !q->args_of || !strcmp(q->args_of, q->stage);
     *x = (struct search){ .facts = *f, .numbers = {
-        q->storage, q->only, q->saved, q->format, q->unlinked, own,
-        q->call->model, d != NULL, d ? d->arch : 0, d ? d->sms : 0, d ? d->smem : 0,
-        d ? d->code : 0, d ? d->assumed : 0, after ? after - kcp_paths + 1 : 0 } };
+        q->storage, kcp_type_of(q->call, KCP_ACTV, q->storage), q->only, q->saved,
+        q->format, q->unlinked, own, q->call->model, d != NULL, d ? d->arch : 0,
+        d ? d->sms : 0, d ? d->smem : 0, d ? d->code : 0, d ? d->assumed : 0,
+        after ? after - kcp_paths + 1 : 0 } };
     const char *kernel = q->kernel ? q->kernel : "";
     if (strlen(q->stage) >= sizeof x->stage || strlen(kernel) >= sizeof x->kernel ||
         (s && s->nfields > 64))
