@@ -78,11 +78,11 @@ const char *kcp_path_alias(const char *stage, const char *kernel)
 const struct kcp_variant *kcp_path_kernel(const struct kcp_path *p)
 {
     static const struct kcp_variant *known[sizeof kcp_paths / sizeof *kcp_paths];
-    if (!p) return NULL;
-    const struct kcp_variant **at = &known[p - kcp_paths];
-    const struct kcp_variant *v = __atomic_load_n(at, __ATOMIC_RELAXED);
-    if (!v && kcp_variants(p->stage, p->kernel, &v, 1))
-        __atomic_store_n(at, v, __ATOMIC_RELAXED);
+    const struct kcp_variant *v = NULL;
+    const int is_row = p >= kcp_paths && p < kcp_paths + kcp_npaths;
+    if (is_row) v = __atomic_load_n(&known[p - kcp_paths], __ATOMIC_RELAXED);
+    if (p && !v && kcp_variants(p->stage, p->kernel, &v, 1) && is_row)
+        __atomic_store_n(&known[p - kcp_paths], v, __ATOMIC_RELAXED);
     return v;
 }
 
