@@ -220,6 +220,8 @@ if CUDA:
         ("bf16, alike keys", LONG, (2, 2, 128, 128), gpu(B16, gate=2, alike=True)),
         ("bf16 with float32 gates", LONG, (2, 2, 128, 128), gpu(B16, F32)),
         ("float32", LONG, (2, 4, 64, 32), gpu(F32, gate=1)),
+        ("float32, tiles", LONG, (2, 4, 128, 64), gpu(F32, gate=1)),
+        ("float32, GDN, tiles", LONG, (2, 4, 64, 128), gpu(F32, gdn=True, gate=1)),
         ("float16", LONG, (2, 2, 64, 64), gpu(F16, gate=1)),
         ("float16, GDN, float32 gates", LONG, (2, 4, 96, 128), gpu(F16, F32, gdn=True)),
     ]
