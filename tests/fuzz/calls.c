@@ -7,7 +7,16 @@
  * change a valid call. Three bytes select an option or size, a rank and a value. Four
  * bytes select an array and a rank, and set the array to NULL or change an index. */
 #include "tests/made_call.h"
-#include "tests/must.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define MUST(condition)                                                               \
+    do {                                                                              \
+        if (condition) break;                                                         \
+        fprintf(stderr, "%s, line %d: %s\n", __FILE__, __LINE__, #condition);         \
+        abort();                                                                      \
+    } while (0)
 
 /* Lets a huge allocation return NULL instead of ending the run. */
 const char *__asan_default_options(void)
