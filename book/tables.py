@@ -893,6 +893,22 @@ def reach_table(d):
           "kernels to FLA." % "; ".join("%s, %s" % x for x in best.items()))
 
 
+def layer_table(d):
+    """Lists the latest times of layers of other projects (bench/peers/layers.py)."""
+    p, rows = Page("layers.md"), {}
+    for r in sorted(d.of("layer"), key=lambda r: (r["date"], r.file)):
+        rows[r["layer"], r["peer"]] = r
+    p.add("| layer | rule by | forward, ms | forward + backward, ms | peak, MiB |",
+          "|:--|:--|--:|--:|--:|")
+    last = ""
+    for (layer, peer), r in rows.items():
+        p.row("" if layer == last else layer, "`kcp_torch`" if peer == "kcp_torch" else
+              peer, *("%.*f" % (digits, r.value(n)) if r[n] else "" for n, digits in (
+                  ("forward_ms", 2), ("both_ms", 2), ("peak_mib", 0))))
+        last = layer
+    p.add("\nMedians of 9; %s." % "; ".join(once(r.place for r in rows.values())))
+
+
 # ---- output
 
 def make():
@@ -903,7 +919,7 @@ def make():
     for table in (stage_tables, mode_table, bound_table, roofline,
                   rank_table, form_table, walk_tables, judge_tables, field_tables,
                   precision_table, nccl_table, ladder_tables,
-                  torch_tables, log_marks, readme_table, reach_table):
+                  torch_tables, log_marks, readme_table, reach_table, layer_table):
         table(d)
     whole_table(d, "08_forward.md", "08_forward")
     whole_table(d, "13_backward.md", "13_backward")
