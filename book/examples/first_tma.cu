@@ -28,6 +28,7 @@ static __device__ uint32_t at(const void *p)
 }
 static __device__ void cluster_sync(void)
 {
+    __syncwarp();                           /* .aligned: all lanes together */
     asm volatile("barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;"
                  ::: "memory");
 }
