@@ -502,6 +502,29 @@ def roles():
     roles_of_one_kernel(292)
 
 
+@figure(720, 150)
+def backward_steps():
+    """The barriers are those of step 0."""
+    lane(14, "chain", "2 warpgroups")
+    lane(110, "finish", "2 warpgroups")
+    for step, at in ((0, 0), (1, 252)):
+        for start, end, ink, what in ((0, 60, "a", "gates %d" % step), (60, 94, "b", "dS"),
+                                      (94, 152, "b", "dU, dv"), (152, 186, "b", "dS"),
+                                      (186, 230, "b", "X, Y")):
+            doing(14, at + start, at + end, ink, what)
+    for start, end, what in ((100, 174, "v_new dS'"), (174, 272, "dO S', dv S'"),
+                             (272, 352, "X kb, ..."), (352, 436, "dG, dq, dk"),
+                             (436, 510, "v_new dS'")):
+        doing(110, start, end, "c", what)
+    for x0, x1, y, name in ((94, 100, 88, "dS_full"), (152, 174, 72, "dv_full"),
+                            (230, 272, 100, "triangles_full")):
+        arrow(150 + x0, 45, 150 + x1, 109)
+        soft(156 + x1, y, name)
+    for x0, x1, name in ((176, 312, "dS_empty"), (366, 438, "dots")):
+        arrow(150 + x0, 109, 150 + x1, 45, "soft")
+        soft(150 + x1, 64, name)
+
+
 # Labels of whole passes in the roofline, and their positions relative to the dots.
 PASSES = {"08/v1_stages": ("forward, a thread per column", -10, -17),
           "08/v2_stages": ("forward, taught stages", 8, 14),
