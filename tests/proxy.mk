@@ -10,7 +10,8 @@ $B/ptx/%.ptx: %.cu $(nvcc_at)
 	  -gencode arch=compute_90a,code=compute_90a -MMD -MP -MF $(@:.ptx=.d) -ptx $< -o $@
 # Compiles the sm_90a kernels with random sleeps (cuda/tile/jitter.cuh).
 # tests/cli/jitter.sh sets WITHOUT= to a folder with objects that replace some kernels.
-jitter_obj := $(patsubst %.cu,$B/jitter/%.cu.o,$(hopper) cuda/18_hopper/adapted/v6_adapted.cu)
+jitter_obj := $(patsubst %.cu,$B/jitter/%.cu.o,$(hopper) $(wildcard cuda/*/v2_tiles_f32.cu) \
+                cuda/18_hopper/adapted/v6_adapted.cu)
 $B/jitter/%.cu.o: %.cu $(nvcc_at)
 	@mkdir -p $(@D)
 	@echo "  nvcc $< with sleeps"

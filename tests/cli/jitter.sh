@@ -18,12 +18,13 @@ export LC_ALL=C
 # beta is wrong or a decay is missing, but only in cases with many heads. In `wide_*`,
 # kernels round gates of fp32 to bf16. In `copy_*`, v6_adapted pads with garbage, takes rows
 # of another value head or part of a head, sums only one part of a gradient, overwrites rows
-# of other ranks, or does not convert f16.
+# of other ranks, or does not convert f16. In `tile_*`, kernels of fp32 omit a decay, beta
+# or a value head of dk, take rows of another chunk, or misplace M or dAqk.
 mistakes() {
     all_mistakes | awk -F '|' -v only=" $MISTAKES " \
         'only == "  " || index(only, " " $1 " ")'
 }
-# name|stage:variant|kernels|file in cuda/18_hopper|line to replace|replacement|case
+# name|stage:variant|kernels|file in cuda/18_hopper or cuda|line to replace|replacement|case
 all_mistakes() {
     cat <<'LIST'
 walk_order|08:v3_prepare_scan|v3_prepare_scan|v3_prepare_scan_sm90.cu|w.from, w.strip,|status = forward_maps_walk(&x, w.strip - 1, w.strip, f->walk == KCP_WANT_H);
@@ -44,19 +45,31 @@ copy_sum|13:v6_adapted|adapted/v6_adapted|adapted/rows.cuh|for (int j = 0; j < p
 copy_others|08:v6_adapted|adapted/v6_adapted|adapted/v6_adapted.cu|y->field->shape[0] == 'N')|else if (y->field->io == KCP_IN)|ranks
 copy_f16|08:v6_adapted|adapted/v6_adapted|adapted/rows.cuh|(out ? x : y)[b] = half|(out ? x : y)[b] = unit;|f16
 copy_f16_back|13:v6_adapted|adapted/v6_adapted|adapted/v6_adapted.cu|copy_numbers<1, 1>|copy_numbers<1, 0>(y->theirs, y->ours, y->of_theirs, y->of_ours, 2,|f16
+tile_decay|04:v2_tiles_f32|04_chunk/v2_tiles_f32|tile/fp32_scan.cuh|S[r][v] += m.decay[b][iR + r] * m.S|S[r][v] += m.S[iR + r][j + v];|tiles
+tile_next|05:v2_tiles_f32|05_affine/v2_tiles_f32|tile/fp32_scan.cuh|load_rows(m.update, c.update, z, K);|load_rows(m.update, c.update, next, K);|tiles
+tile_upper|09:v2_tiles_f32|09_chunk_backward/v2_tiles_f32|09_chunk_backward/v2_tiles_f32.cu|j <= i4 + r ? (float)a.scale|(float)a.scale * dAqk[r][s];|tiles
+tile_group|10:v2_tiles_f32|10_wy_backward/v2_tiles_f32|10_wy_backward/v2_tiles_f32.cu|*dk = (first ? 0.0f : *dk)|*dk = dk_s + beta * dk_b + dkt[c][r][s] + dAqk * q;|tiles
+tile_M|11:v2_tiles_f32|11_merge_backward/v2_tiles_f32|11_merge_backward/v2_tiles_f32.cu|c.end_j = of_h ? 1 : VK;|c.end_i = of_h ? VK : VK, c.end_j = 1;|tiles
+tile_beta|03:v2_tiles_f32|03_wy/v2_tiles_f32|03_wy/v2_tiles_f32.cu|m.A[i][j] *= m.beta[j];||tiles
 wide_finish_gdn|13:v4_scans_finish|backward/finish_gdn|backward/finish_gdn.cuh|return float_of_bits(bits, a.g_type) + dt;|return (float)(bf16)float_of_bits(bits, a.g_type) + dt;|types gdn
 LIST
 }
+source_of() {                    # prints the first of these files that exists
+    for name_ in "$@"; do
+        for at_ in "cuda/18_hopper/$name_" "cuda/$name_"; do
+            [ ! -f "$at_" ] || { echo "$at_"; return; }
+        done
+    done
+}
 lines() {
     mistakes | while IFS='|' read -r name _ _ file line _ _; do
-        grep -qF -e "$line" "cuda/18_hopper/$file" ||
+        grep -qF -e "$line" "$(source_of "$file")" ||
             echo "tests/cli/jitter.sh: $name: $file has no line $line"
     done
 }
 [ "$half" != lines ] || { lines; exit; }
 without() {          # NAME KERNELS FILE LINE NEW: builds a judge in which NEW replaces LINE
-    W=$B/without/$1 file=cuda/18_hopper/$3 object=cuda/18_hopper/$2_sm90.cu.o
-    [ -f "${object%.o}" ] || object=cuda/18_hopper/$2.cu.o
+    W=$B/without/$1 file=$(source_of "$3") object=$(source_of "$2_sm90.cu" "$2.cu").o
     rm -rf "$W"; mkdir -p "$W/tree"
     tar cf - Makefile ref cuda tests/proxy.mk | tar xf - -C "$W/tree" || return 1
     awk -v gone="$4" -v place="${5:-;}" '!done && index($0, gone) {
@@ -109,6 +122,7 @@ cases_of() {                    # WHAT (a row's last column): prints cases, by d
     one) echo "live kda $one; live gdn $one" ;;
     steps) echo "live kda $one" ;;
     turns) echo "turns kda $one" ;;
+    tiles) echo "live kda $many H=2 HV=4 lengths=150,33; live gdn $many H=2 HV=4 lengths=150,33" ;;
     copies) echo "$copies; live gdn ${copies#live kda } layout=vk" ;;
     ranks) echo "$copies R=2 cuts=ends; $copies R=2 chain layout=vk" ;;
     f16) echo "${copies%K=96*} K=128 V=128 q=f16; $copies q=f16 g=f32" ;;
