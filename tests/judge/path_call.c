@@ -11,7 +11,7 @@
 struct asked_call { struct kcase k; enum kcp_storage storage; int saved; };
 
 /* Reads words of a case, and three words that no case has: T=8192 (one sequence),
- * q=bf16 (the storage) and saved (forward saves a block). */
+ * q=bf16 or q=f32 (the storage) and saved (forward saves a block). */
 static int read_call(const char *text, struct asked_call *x, char *why, size_t n)
 {
     char copy[1024], words[1100] = "", *rest = NULL;
@@ -28,6 +28,10 @@ static int read_call(const char *text, struct asked_call *x, char *why, size_t n
                 known = 1;
             }
         const int tokens = !strncmp(w, "T=", 2);
+        if (!known && !strncmp(w, "q=", 2) && strcmp(w, "q=f16")) {
+            snprintf(why, n, "%s", w);
+            return 1;
+        }
         if (!known)
             used += (size_t)snprintf(words + used, sizeof words - used, "%s%s ",
                                      tokens ? "lengths=" : "", tokens ? w + 2 : w);
