@@ -902,8 +902,8 @@ def layer_table(d):
           "|:--|:--|--:|--:|--:|")
     last = ""
     for (layer, peer), r in rows.items():
-        p.row("" if layer == last else layer, "`kcp_torch`" if peer == "kcp_torch" else
-              peer, *("%.*f" % (digits, r.value(n)) if r[n] else "" for n, digits in (
+        p.row("" if layer == last else layer, peer,
+              *("%.*f" % (digits, r.value(n)) if r[n] else "" for n, digits in (
                   ("forward_ms", 2), ("both_ms", 2), ("peak_mib", 0))))
         last = layer
     p.add("\nMedians of 9; %s." % "; ".join(once(r.place for r in rows.values())))
