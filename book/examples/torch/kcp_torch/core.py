@@ -92,7 +92,8 @@ def split_of(B, T, cu_seqlens, cu_seqlens_cpu, cp_context, names):
     cu = cu_seqlens if cu_seqlens_cpu is None else cu_seqlens_cpu
     if groups.compiling() and isinstance(cu, torch.Tensor) and groups.whole_graph():
         torch.ops.kcp.refuse_tensor(cu)       # raises when the graph runs
-        return (0,) * (cu.shape[0] - 1) + (T,), None, None
+        n = cu.shape[0] - 1                   # range makes a symbolic T a number
+        return (0,) * n + tuple(range(T, T + 1)), None, None
     cu = groups.boundaries(cu, named)
     if cu[-1] != T:
         raise ValueError(f"{named}: found {cu[-1]} last, expected {T}, the tokens")
