@@ -15,6 +15,7 @@ enum { LENGTHS_MOST = 4096, LENGTHS_TOKENS = 1 << 24 };
 struct bench {                         /* options, and measured rates */
     struct kcp_call call;              /* sizes, options; T counts all ranks' tokens */
     enum regime regime;
+    int deep, deep_channels;           /* how many heads and channels close */
     int warmup, iters, newest;         /* newest = 1: time one variant per stage */
     int unsaved;                       /* 1: stage 08 saves nothing for stage 13 */
     int tokens, save;                  /* save: an enum kcp_save, or SAVE_NONE */

@@ -62,11 +62,12 @@ static __device__ float normal_at(unsigned long long seed, unsigned long long i)
 enum draw { ROWS, GATE, BETA, A_LOG, DT_BIAS, ALPHA, SPIKES, WEIGHTS };
 
 static __device__ float gate_input(float z, const struct kcp_call &c, int regime,
-                                   float A, float dt)
+                                   int closes, float A, float dt)
 {
     float g = -5 / (1 + expf(-6 - z));
     if (regime == LIVE) g = -fabsf(z) / (float)c.T - 1e-7f;
     if (regime == STRONG) g = -log1pf(expf(-z));
+    if (closes) g = c.gate == KCP_GATE_BOUNDED ? (float)c.lower_bound : -12.0f;
     if (c.gate == KCP_GATE_RAW) return g;
     if (c.gate == KCP_GATE_SOFTPLUS) return logf(expm1f(-g / expf(A))) - dt;
     const float p = fminf(g / (float)c.lower_bound, 0.9995f);
@@ -75,8 +76,8 @@ static __device__ float gate_input(float z, const struct kcp_call &c, int regime
 
 template <class X>
 static __global__ void draw_all(X *x, long long n, int what, unsigned long long seed,
-                                struct kcp_call c, int regime, const float *A,
-                                const float *dt)
+                                struct kcp_call c, int regime, int deep,
+                                int deep_channels, const float *A, const float *dt)
 {
     long long i = blockIdx.x * 256ll + threadIdx.x;
     if (i >= n) return;
@@ -84,7 +85,8 @@ static __global__ void draw_all(X *x, long long n, int what, unsigned long long 
     float y = z;
     if (what == GATE) {
         const int at = (int)(i % ((long long)c.HV * c.KG));
-        y = gate_input(z, c, regime, A ? A[at / c.KG] : 0, dt ? dt[at] : 0);
+        const int closes = at / c.KG >= c.HV - deep && at % c.KG < deep_channels;
+        y = gate_input(z, c, regime, closes, A ? A[at / c.KG] : 0, dt ? dt[at] : 0);
     }
     if (what == BETA) {
         y = z - (regime == LIVE ? 3 : 0);
@@ -93,7 +95,7 @@ static __global__ void draw_all(X *x, long long n, int what, unsigned long long 
     if (what == ALPHA) {                             // the logit of exp(g)
         struct kcp_call raw = c;
         raw.gate = KCP_GATE_RAW;
-        y = -logf(expm1f(-gate_input(z, raw, regime, 0, 0)));
+        y = -logf(expm1f(-gate_input(z, raw, regime, 0, 0, 0)));
     }
     if (what == SPIKES) y = z > 0.5f;
     if (what == WEIGHTS) y = 0.1f * z;
@@ -116,7 +118,8 @@ static int draw_one(struct runner *x, const char *name, size_t n, int what)
     if (!y) return KCP_NO_MEMORY;
     if (!n) return KCP_OK;
     draw_all<<<(unsigned)((n + 255) / 256), 256>>>(y, (long long)n, what, seed, c,
-                                                   x->b->regime, A, dt);
+                                                   x->b->regime, x->b->deep,
+                                                   x->b->deep_channels, A, dt);
     return cudaDeviceSynchronize() == cudaSuccess ? KCP_OK : KCP_CUDA;
 }
 

@@ -106,7 +106,7 @@ static void print_case(const struct bench *b)
 
 static int kcp_bench(int argc, char **argv)
 {
-    struct bench b = { .warmup = 20, .iters = 100 };
+    struct bench b = { .warmup = 20, .iters = 100, .deep_channels = 1 };
     const int status = bench_options(argc, argv, &b);
     if (status) return status < 0 ? 0 : status;
     const struct memory *m = device_memory();

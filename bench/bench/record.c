@@ -38,14 +38,16 @@ static const char *walk_word(const struct kcp_call *c)
 static void gate_cell(struct line *to, const struct bench *b)
 {
     const struct kcp_call *c = &b->call;
-    char form[24] = "", q[12] = "", g[12] = "", beta[12] = "";
+    char form[24] = "", q[12] = "", g[12] = "", beta[12] = "", deep[32] = "";
     if (c->gate != KCP_GATE_BOUNDED)
         snprintf(form, sizeof form, " %s", gate_name[c->gate]);
     if (c->q_type) snprintf(q, sizeof q, " q=%s", kcp_type_name(c->q_type));
     if (c->g_type) snprintf(g, sizeof g, " g=%s", kcp_type_name(c->g_type));
     if (c->beta_type)
         snprintf(beta, sizeof beta, " beta=%s", kcp_type_name(c->beta_type));
-    put(to, "gate", "%s%s%s%s%s", regime_name[b->regime], form, q, g, beta);
+    if (b->deep)
+        snprintf(deep, sizeof deep, " deep=%dx%d", b->deep, b->deep_channels);
+    put(to, "gate", "%s%s%s%s%s%s", regime_name[b->regime], form, q, g, beta, deep);
 }
 
 /* Writes the cells that define the case. Rows of the same case can be compared. */
