@@ -46,6 +46,7 @@ lists[] = {
     { "save=", offsetof(struct kcase, call.save), saves, 2 },
     { "act=", offsetof(struct kcase, call.act), acts, 2 },
     { "walk=", offsetof(struct kcase, call.walk), walks, 3 },
+    { "deep=", offsetof(struct kcase, deep), deep_name, DEEPS },
     { "owners=", offsetof(struct kcase, spread), owners, 4 } };
 #define LEN(a) (int)(sizeof(a) / sizeof *(a))
 

@@ -16,6 +16,7 @@
 #include <string.h>
 
 const char *const regime_name[] = { "live", "strong", "saturated", "turns", "spread" };
+const char *const deep_name[] = { "none", "one", "half", "all" };
 
 struct stream stream_of(uint64_t seed, const char *name)
 {
@@ -44,6 +45,26 @@ static double decay(const struct kcase *k, struct stream *s)
     case SPREAD: return -5 * sigmoid(normal(s));
     default:     return -5 * sigmoid(6 + normal(s));
     }
+}
+
+/* Returns 1 if gates of token t, value head n and channel i close: in one channel of
+ * the last head and the last sequence that has tokens, in odd heads or in all heads. */
+static int closes(const struct kcase *k, int64_t t, int n, int i)
+{
+    const struct kcp_call *c = &k->call;
+    int last = c->N - 1;
+    while (last > 0 && k->cu[last] == k->cu[last + 1]) last--;
+    if (k->deep == DEEP_ONE)
+        return n == c->HV - 1 && i == 5 * c->KG / 8 && t >= k->cu[last];
+    return k->deep == DEEP_ALL || (k->deep == DEEP_HALF && n % 2);
+}
+
+/* A gate that closes is between 0 and -60 for about a third of the tokens, so that 16
+ * tokens decay by much more than 2^-126, but adjacent tokens often by nothing. */
+static double deep_decay(double g, struct stream *s)
+{
+    const double x = uniform(s);
+    return x < .3 ? -200 * x : g;
 }
 
 /* Returns the raw gate input whose activation is g: inverts the gate of case k. */
@@ -78,7 +99,7 @@ static void fill_gate(struct tensor_set *b, const struct kcase *k)
     const struct kcp_call *c = &k->call;
     double *g = tensor_add(b, "g_raw", "T HV KG", KCP_G, c)->p;
     double *A_log = NULL, *dt = NULL;
-    struct stream s = stream_of(k->seed, "g_raw");
+    struct stream s = stream_of(k->seed, "g_raw"), deep = stream_of(k->seed, "deep");
     if (c->gate != KCP_GATE_RAW) {
         const double most = c->gate == KCP_GATE_BOUNDED ? 0.5 : log(16);
         A_log = tensor_add(b, "A_log", "HV", KCP_ACC, c)->p;
@@ -92,8 +113,10 @@ static void fill_gate(struct tensor_set *b, const struct kcase *k)
         for (int n = 0; n < c->HV; n++)
             for (int i = 0; i < c->KG; i++) {
                 const int at = n * c->KG + i;
+                double of_t = decay(k, &s);
+                if (closes(k, t, n, i)) of_t = deep_decay(of_t, &deep);
                 g[t * c->HV * c->KG + at] =
-                    raw_gate(k, decay(k, &s), A_log ? A_log[n] : 0, dt ? dt[at] : 0);
+                    raw_gate(k, of_t, A_log ? A_log[n] : 0, dt ? dt[at] : 0);
             }
     const int64_t row = (int64_t)c->HV * c->KG;
     for (int64_t e = row; k->steady && e < c->T * row; e++) g[e] = g[e - row];
@@ -312,6 +335,7 @@ const char *inputs_ignore(const struct kcp_stage *s, const struct kcase *k)
         { "null", k->null_rows, from != OF_CONV },
         { "plain", k->plain_rows, from != OF_CONV },
         { "steady", k->steady, from == OF_LAYER || from == OF_CHAPTERS },
+        { "deep", k->deep, from == OF_LAYER || from == OF_CHAPTERS },
         { "big", k->big, from != OF_CONV },
         { "lb", k->call.lower_bound != -5,
           from != OF_CONV && from != OF_SPIKE && from != OF_FAMILY } };

@@ -28,6 +28,7 @@ double normal(struct stream *s);
 
 /* ---- cases (cases.c) */
 enum regime { LIVE, STRONG, SATURATED, TURNS, SPREAD, REGIMES };
+enum deep { NOT_DEEP, DEEP_ONE, DEEP_HALF, DEEP_ALL, DEEPS };
 enum { CASE_RANKS = 16 };                /* maximum ranks per case */
 enum { MOST_SEQUENCES = 64 };
 enum { MOST_GIVEN = 16 };                /* maximum cases per --case */
@@ -48,6 +49,7 @@ struct kcase {
     int null_rows;                      /* 1: a seventh of the rows of q and k are 0 */
     int plain_rows;                     /* 1: row norms are 0.2 to 1.3 unless l2norm */
     int steady;                         /* 1: equal gates for all tokens (inputs.c) */
+    enum deep deep;                     /* which gates close (inputs.c) */
     int big;                            /* 1: multiply v by 1e4; if l2norm also q, k */
     int no_states;                      /* pass NULL for optional states */
     int spread;                         /* enum kcp_spread or DEALT */
@@ -55,6 +57,7 @@ struct kcase {
     int with_x0, with_dxt;              /* 1: stage 14 has this input */
 };
 extern const char *const regime_name[], *const model_name[], *const storage_name[];
+extern const char *const deep_name[];
 extern const char *const gate_name[], *const beta_name[];
 /* Draws a list of *n cases of a stage, which the caller frees. The list has every value
  * of each axis (property). It also has every pair of values of a few axes, e.g. number
