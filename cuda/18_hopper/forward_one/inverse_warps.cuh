@@ -73,19 +73,65 @@ static __device__ __forceinline__ uint32_t row_gate(const struct head_params &x,
     return row_bits(x, w, x.f.a.g_raw, row, x.f.a.g_type);
 }
 
-// GDN: returns G of this lane's row, the sum of log2 decays up to that row.
-static __device__ __forceinline__ float decay_to_row(struct gate_constants f, float raw,
+// GDN: returns the constants of a head's gate, of any form.
+static __device__ __forceinline__ struct gate_constants head_gate_of(
+    const struct kcp_forward &a, int n)
+{
+    if (a.gate == KCP_GATE_BOUNDED) return gate_constants_of<KCP_GATE_BOUNDED>(a, n, 0);
+    return gate_constants_of<KCP_GATE_SOFTPLUS>(a, n, 0);
+}
+
+// GDN: returns G of this lane's row, the sum of log2 decays up to that row. Each log2
+// decay is at least -200, because 2^-200 is 0 in fp32, and sums of such numbers stay
+// accurate.
+static __device__ __forceinline__ float decay_to_row(enum kcp_gate_form form,
+                                                     struct gate_constants f, float raw,
                                                      int there)
 {
     const int lane = threadIdx.x % 32;
-    float G = there ? f.top * rcp_approx(1.0f + ex2_approx(fmaf(f.times, raw, f.plus)))
-                    : 0.0f;
+    float G;
+    if (form == KCP_GATE_BOUNDED)
+        G = f.top * rcp_approx(1.0f + ex2_approx(fmaf(f.times, raw, f.plus)));
+    else if (form == KCP_GATE_RAW)
+        G = max_or_nan(log2_decay<KCP_GATE_RAW>(f, raw), -200.0f);
+    else G = max_or_nan(log2_decay<KCP_GATE_SOFTPLUS>(f, raw), -200.0f);
+    if (!there) G = 0.0f;
     #pragma unroll
     for (int o = 1; o < 32; o *= 2) {
         const float u = __shfl_up_sync(~0u, G, o);
         if (lane >= o) G += u;
     }
     return G;
+}
+
+// GDN: the factors of a step's rows and columns of scores, whose product is the decay
+// from column j to row i, 2^(G_i - a) 2^(a - G_j) with a = G of row 15. In a deep step
+// such a factor could overflow. Then factors are 1, and decay_scores multiplies each
+// score.
+struct step_decays { float to_row, from_row; int deep; };
+
+static __device__ __forceinline__ struct step_decays step_decays_of(float G,
+                                                                    float *sums)
+{
+    const float x = G - __shfl_sync(~0u, G, 15);
+    if (!__any_sync(~0u, fabsf(x) > 116.0f))
+        return { ex2_approx(x), ex2_approx(-x), 0 };
+    sums[threadIdx.x % 32] = G;
+    return { 1.0f, 1.0f, 1 };
+}
+
+// Multiplies the scores of the blocks (0,0), (1,0) and (1,1) by the decay from each
+// column j to each row i, which is at most 1. Elements above the diagonal are not used.
+static __device__ __forceinline__ void decay_scores(const float *sums, float (*y)[2][4])
+{
+    const int lane = lane_id(), g = lane / 4, e = lane % 4 * 2;
+    __syncwarp();
+    #pragma unroll
+    for (int i = 0; i < 24; i++) {
+        const int B = i / 8, t = i / 4 % 2, row = (B ? 16 : 0) + i % 4 / 2 * 8 + g;
+        const int column = (B == 2 ? 16 : 0) + 8 * t + e + i % 2;
+        y[B][t][i % 4] *= ex2_approx(-fabsf(sums[row] - sums[column]));
+    }
 }
 
 // ---- A beta: A = (I + L)^-1 [32,32], from inverses of 8x8, then of 16x16 blocks
@@ -291,7 +337,7 @@ static __device__ __forceinline__ void inverse_warp(const struct head_params &x,
     static_assert(STEP_STAGES % INVERSE_WARPS == 0, "every phase of a barrier");
     const int lane = threadIdx.x % 32, l2norm = x.f.a.l2norm;
     struct gate_constants f = {};
-    if (!kda) f = gate_constants_of<KCP_GATE_BOUNDED>(x.f.a, w.n, 0);
+    if (!kda) f = head_gate_of(x.f.a, w.n);
     int row = warp * STEP_ROWS + lane;
     uint32_t raw_beta = row_beta<kda>(x, w, row), raw_gate = 0;
     if (!kda) raw_gate = row_gate(x, w, row);
@@ -307,12 +353,11 @@ static __device__ __forceinline__ void inverse_warp(const struct head_params &x,
         row += INVERSE_WARPS * STEP_ROWS;
         raw_beta = row_beta<kda>(x, w, row);
         if (!kda) raw_gate = row_gate(x, w, row);
-        float to_row = 1.0f, from_row = 1.0f, to_state = 1.0f;
+        struct step_decays decays = { 1.0f, 1.0f, 0 };
+        float to_state = 1.0f;
         if (!kda) {
-            const float G = decay_to_row(f, gate, there);
-            const float anchor = __shfl_sync(~0u, G, 15);
-            to_row = ex2_approx(G - anchor);
-            from_row = ex2_approx(anchor - G);
+            const float G = decay_to_row(x.f.a.gate, f, gate, there);
+            decays = step_decays_of(G, smem.carried[warp]);
             to_state = ex2_approx(G);
         }
         mbarrier_wait(kda ? &smem.gated[st] : &smem.raw[st], at.phase);
@@ -333,8 +378,10 @@ static __device__ __forceinline__ void inverse_warp(const struct head_params &x,
         const float k_norm = l2norm ? norm[lane] : 1.0f;
         norm[lane] = k_norm;
         smem.k_factor[st][lane] = k_norm * to_state;
-        smem.row[warp][lane] = b * k_norm * to_row;
-        smem.column[warp][lane] = k_norm * from_row;
+        smem.row[warp][lane] = b * k_norm * decays.to_row;
+        smem.column[warp][lane] = k_norm * decays.from_row;
+        if (!kda && __builtin_expect(decays.deep, 0))
+            decay_scores(smem.carried[warp], y);
         __syncwarp();
         float a[2][2][4], z[2][4] = {}, u[2][4] = {};
         const struct split_operand L10 =

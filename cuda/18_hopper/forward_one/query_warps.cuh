@@ -141,10 +141,10 @@ static __device__ __forceinline__ void query_warp(const struct head_params &x,
     static_assert(STEP_STAGES % WARPS == 0, "every phase of a barrier");
     const int lane = threadIdx.x % 32;
     const float scale = (float)x.f.a.scale;
-    const struct gate_constants f =
-        gate_constants_of<KCP_GATE_BOUNDED>(x.f.a, w.n, 0);
+    const struct gate_constants f = head_gate_of(x.f.a, w.n);
     float *const rows = smem.row[INVERSE_WARPS + warp];
     float *const columns = smem.column[INVERSE_WARPS + warp];
+    float *const sums = smem.carried[INVERSE_WARPS + warp];
     int row = warp * STEP_ROWS + lane;
     uint32_t raw_gate = row_gate(x, w, row);
     struct step_position at = { warp, 0 };
@@ -152,12 +152,12 @@ static __device__ __forceinline__ void query_warp(const struct head_params &x,
     for (int c = warp; c < w.steps; c += WARPS, at.advance(WARPS)) {
         const int st = at.stage, g = lane / 4;
         struct step_stage<0> &s = smem.stage[st];
-        const float G = decay_to_row(f, float_of_bits(raw_gate, x.f.a.g_type),
-                                     row < w.len);
-        const float anchor = __shfl_sync(~0u, G, 15), last = __shfl_sync(~0u, G, 31);
+        const float raw = float_of_bits(raw_gate, x.f.a.g_type);
+        const float G = decay_to_row(x.f.a.gate, f, raw, row < w.len);
+        const float last = __shfl_sync(~0u, G, 31);
         row += WARPS * STEP_ROWS;
         raw_gate = row_gate(x, w, row);
-        const float to_row = ex2_approx(G - anchor), from_row = ex2_approx(anchor - G);
+        const struct step_decays decays = step_decays_of(G, sums);
         const float to_state = ex2_approx(G), to_end = ex2_approx(last - G);
         mbarrier_wait(&smem.raw[st], at.phase);    // loads wait for the scan's reads
         smem.decay[st][lane] = to_end;
@@ -175,9 +175,10 @@ static __device__ __forceinline__ void query_warp(const struct head_params &x,
         __syncwarp();
         const float norm = x.f.a.l2norm ? smem.q_factor[st][lane] * scale : scale;
         smem.q_factor[st][lane] = norm * to_state;
-        rows[lane] = norm * to_row;
-        columns[lane] = from_row;
+        rows[lane] = norm * decays.to_row;
+        columns[lane] = decays.from_row;
         __syncwarp();
+        if (__builtin_expect(decays.deep, 0)) decay_scores(sums, y);
         store_step_Aqk(s.Aqk, y, rows, columns);
         fence_proxy_async();
         warp_arrive(&smem.scored[st]);

@@ -16,14 +16,16 @@
 //
 // are the operands of the scores, qf kb^T and kf kb^T, and of the products with the
 // state. Registers hold Sa = 2^a S, so that o = qf Sa + Aqk v_new and Sa += kb^T v_new
-// need no other operands. The kernel accepts only bounded gates: with g >= -5 exponents
-// reach +-115, which bf16 can represent. Between two steps Sa is multiplied by 2^(E - a
-// + a'), where a' is a of the next step. Reciprocal norms multiply rows and columns of
-// results, not operands. GDN has one gate per head, so its decays also multiply
-// results, and its operands are the raw q and k.
+// need no other operands. With KDA the kernel accepts only bounded gates: with g >= -5
+// exponents reach +-115, which bf16 can represent. Between two steps Sa is multiplied
+// by 2^(E - a + a'), where a' is a of the next step. Reciprocal norms multiply rows and
+// columns of results, not operands. GDN has one gate per head, so its decays also
+// multiply results, and its operands are the raw q and k. In steps that decay by more
+// than 2^116 the decay from column j to row i is computed for each pair, so the gate
+// may have any form.
 //
-// Limit: if 16 consecutive tokens have g = -5, elements of q and k must be below 2^12
-// in magnitude, because then kb can be 2^115 k, and qf can be 2^108 q.
+// Limit for KDA: if 16 consecutive tokens have g = -5, elements of q and k must be
+// below 2^12 in magnitude, because then kb can be 2^115 k, and qf can be 2^108 q.
 enum {
     STEP_ROWS = 32,
     STEP_STAGES = 6,
@@ -73,7 +75,8 @@ struct __align__(1024) head_storage {
     // KDA: `decay` first holds a, and `carried` holds E - a. Later `decay` holds the
     // factor of the state. If this factor could underflow, `decay` and `carried` hold
     // two negated factors instead (state_decay). GDN: decay[..][i] is 2^(E - G) of row
-    // i < 32, and decay[..][32] is 2^E.
+    // i < 32, and decay[..][32] is 2^E. carried[w][i] is G of row i, for each warp w
+    // that computes a triangle.
     float decay[STEP_STAGES][128], carried[STEP_STAGES][128];
     float end[128];                      // KDA: 2^(E - a) of the last step
     float k_factor[STEP_STAGES][STEP_ROWS], q_factor[STEP_STAGES][STEP_ROWS];

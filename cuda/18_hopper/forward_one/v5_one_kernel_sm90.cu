@@ -161,4 +161,4 @@ static size_t work(const void *args)
 KCP_VARIANT(forward_v5_one_kernel) = {
     "08_forward", "v5_one_kernel", "one kernel, one block per head and sequence",
     KCP_BF16, KCP_DEVICE,
-    "K, V 128, bounded gates, whole sequences; sm_90a", run, work };
+    "K, V 128, whole sequences, KDA: bounded gates; sm_90a", run, work };
