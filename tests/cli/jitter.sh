@@ -16,7 +16,8 @@ export LC_ALL=C
 # `walk_last`, the last window is omitted, although other ranks need its map. In `one_factor`
 # and `steps_factor`, a decay underflows. In `share_beta`, `wide_decay` and `wide_decay_gdn`,
 # beta is wrong or a decay is missing, but only in cases with many heads. In `wide_*`,
-# kernels round gates of fp32 to bf16. In `copy_*`, v6_adapted pads with garbage, takes rows
+# kernels round gates of fp32 to bf16. In `deep_*`, only gates that close are wrong. In
+# `copy_*`, v6_adapted pads with garbage, takes rows
 # of another value head or part of a head, sums only one part of a gradient, overwrites rows
 # of other ranks, or does not convert f16. In `tile_*`, kernels of fp32 omit a decay, beta
 # or a value head of dk, take rows of another chunk, or misplace M or dAqk.
@@ -34,6 +35,10 @@ steps_factor|13:v5_steps|backward_one/v5_steps|backward_one/chain.cuh|const int 
 share_beta|08:v3_prepare_scan|kda_prepare/chunk_prepare|kda_prepare/chunk_prepare_sm90.cu|smem.beta[threadIdx.x] = beta_of_row(|smem.beta[threadIdx.x] = (chunk == 1 ? 0.5f : 1.0f) * beta_of_row(x, z.len, c, n, loaded.beta);|share
 wide_decay|08:v3_prepare_scan|forward_scan/scan|forward_scan/scan_sm90.cu|scale_columns<K / 8>(S, smem.decay[at]);|if (!(WGS == 2 && chunk == 1)) scale_columns<K / 8>(S, smem.decay[at]);|wide kda
 wide_decay_gdn|08:v3_prepare_scan|forward_scan/scan|forward_scan/scan_sm90.cu|scale_state(S, K / 8, f.decay[0]);|if (!(WGS == 2 && chunk == 1)) scale_state(S, K / 8, f.decay[0]);|wide gdn
+deep_anchor|08:v3_prepare_scan|kda_prepare/chunk_prepare|kda_prepare/deep_scores.cuh|const int last = ((g + j % 2 * 8) & -2 * s) + s - 1;|const int last = ((g + j % 2 * 8) & -2 * s) + s - 1 - (s == 4);|deep kda
+deep_sign|13:v4_scans_finish|backward/finish_kda|backward/finish_deep.cuh|const int is_row = (8 * t + e + j % 2) & s;|const int is_row = s == 2 ? 1 : (8 * t + e + j % 2) & s;|deep kda
+deep_columns|13:v4_scans_finish|backward/finish_kda|backward/finish_consumer.cuh|const float anchor = deep ? b.at[t / 2 + 1][h]|const float anchor = b.at[t / 2][h];|deep kda
+deep_gdn|08:v5_one_kernel|forward_one/v5_one_kernel|forward_one/inverse_warps.cuh|if (!__any_sync(~0u, fabsf(x) > 116.0f))|if (lane_id() < 32)|deep gdn
 wide_gate|08:v3_prepare_scan|kda_prepare/chunk_prepare|kda_prepare/rows.cuh|G[r][0] = x.x;|G[r][0] = (float)(bf16)x.x;|types kda
 wide_gate_gdn|08:v3_prepare_scan|gdn_prepare/chunk_prepare|chunk_prepare.cuh|float_of_bits(g_bits[h]|for (int h = 0; h < 2; h++) g[h] = (float)(bf16)float_of_bits(g_bits[h], x.a.g_type);|types gdn
 wide_finish|13:v4_scans_finish|backward/finish_kda_f32|backward/finish_gate.cuh|x[t][j] = there ?|x[t][j] = there ? (float)(bf16)from[j % 2 * row + j / 2 * 8] : 0.0f;|types kda
@@ -126,6 +131,7 @@ cases_of() {                    # WHAT (a row's last column): prints cases, by d
     copies) echo "$copies; live gdn ${copies#live kda } layout=vk" ;;
     ranks) echo "$copies R=2 cuts=ends; $copies R=2 chain layout=vk" ;;
     f16) echo "${copies%K=96*} K=128 V=128 q=f16; $copies q=f16 g=f32" ;;
+    deep*) echo "live ${1#deep } $kda deep=one; live ${1#deep } $kda deep=half" ;;
     types*) echo "live ${1#types } $kda steady g=f32 beta=f32" ;;
     *) echo "$cases" ;;
     esac

@@ -55,13 +55,27 @@ static __device__ __forceinline__ void scaled_operand_a(uint32_t *a,
     for (int i = 0; i < 4; i++) a[i] = mul_bf16x2(a[i], power[i % 2]);
 }
 
-// A subchunk has one anchor for rows and one for columns. Normally the two anchors are
-// equal. On the underflow path (finish_gate.cuh) the row anchor is G just before the
-// subchunk, rounded up, and the column anchor is the subchunk's last G, rounded down,
-// so no exponent is above 1. On this path only pairs of different subchunks use
-// anchors. `step[I]` is a pair of bf16, both exp2(b_(I+1) - b_I).
+// A gate may decay so much within a subchunk (16 tokens) that factors relative to the
+// subchunk's anchor underflow in bf16. Each warp tests this for its 16 channels and
+// sets `deep`. In a deep warp anchor I is G just before subchunk I, rounded, and anchor
+// I + 1 is the column anchor of subchunk I, so no exponent is above 1/2. Then only
+// pairs of different subchunks use anchors, and finish_deep.cuh adds the pairs within
+// subchunks.
+static __device__ __forceinline__ int deep_channels(const float (*bound)[2])
+{
+    float deepest = 0.0f;
+    #pragma unroll
+    for (int I = 0; I < SUBCHUNKS; I++)
+        #pragma unroll
+        for (int h = 0; h < 2; h++)
+            deepest = fminf(deepest, bound[I + 1][h] - bound[I][h]);
+    return __any_sync(~0u, deepest < -118.0f); // else factors are normal bf16 numbers
+}
+
+// Anchor b_I of subchunk I for rows, and for columns unless `deep`. `step[I]` is a pair
+// of bf16, both exp2(b_(I+1) - b_I). The last anchor is set only if `deep`.
 struct anchors {
-    float row[SUBCHUNKS][2], column[SUBCHUNKS][2];
+    float at[SUBCHUNKS + 1][2];
     uint32_t step[SUBCHUNKS - 1][2];
 };
 
@@ -70,57 +84,51 @@ static __device__ __forceinline__ uint32_t power_bf16x2(float exponent)
     return __byte_perm(__float_as_uint(ex2_approx(exponent)), 0, 0x3232);
 }
 
-template <int underflow>
-static __device__ __forceinline__ struct anchors anchors_of(const float (*bound)[2])
+static __device__ __forceinline__ struct anchors anchors_of(int deep,
+                                                            const float (*bound)[2])
 {
     struct anchors b;
     #pragma unroll
-    for (int I = 0; I < SUBCHUNKS; I++)
+    for (int h = 0; h < 2; h++) {
         #pragma unroll
-        for (int h = 0; h < 2; h++) {
-            b.row[I][h] = underflow ? ceilf(bound[I][h])
-                                    : rintf(0.5f * (bound[I][h] + bound[I + 1][h]));
-            b.column[I][h] = underflow ? floorf(bound[I + 1][h]) : b.row[I][h];
-            if (I) b.step[I - 1][h] = power_bf16x2(b.row[I][h] - b.row[I - 1][h]);
+        for (int I = 0; I < SUBCHUNKS; I++) {
+            const float middle = 0.5f * (bound[I][h] + bound[I + 1][h]);
+            b.at[I][h] = rintf(deep ? bound[I][h] : middle);
+            if (I) b.step[I - 1][h] = power_bf16x2(b.at[I][h] - b.at[I - 1][h]);
         }
+        b.at[SUBCHUNKS][h] = rintf(bound[SUBCHUNKS][h]);
+    }
     return b;
 }
 
 // For two channels and I > J, computes exp2(b_I - b_J) from row anchor b_I and column
-// anchor b_J.
-template <int underflow>
+// anchor b_J (b_(J+1) if `deep`).
+template <int deep>
 static __device__ __forceinline__ void power_between(const struct anchors &b, int I,
                                                      int J, uint32_t *power)
 {
     #pragma unroll
     for (int h = 0; h < 2; h++) {
-        if (underflow) power[h] = power_bf16x2(b.row[I][h] - b.column[J][h]);
-        else power[h] = b.step[J][h];
+        power[h] = deep && J + 1 == I ? 0x3f803f80 : b.step[J + deep][h]; // 1 or a step
         #pragma unroll
-        for (int M = J + 1; M < I && !underflow; M++)
+        for (int M = J + deep + 1; M < I; M++)
             power[h] = mul_bf16x2(power[h], b.step[M][h]);
     }
 }
 
 // `make_operands` replaces each G in its array `G` by the row factor exp2(G - b), with
-// anchor b. The column factor is exp2(b - G). On the underflow path the row factor may
-// be 0, so the array holds G - b.row.
-template <int underflow>
-static __device__ __forceinline__ float row_factor(float G)
-{
-    return underflow ? ex2_approx(G) : G;
-}
-
-template <int underflow>
+// anchor b. The column factor is exp2(b - G). If `deep`, the row factor may be 0, so
+// the array holds G - b_I until add_deep_subchunks.
+template <int deep>
 static __device__ __forceinline__ float column_factor(const struct anchors &b, int I,
                                                       int h, float G)
 {
-    if (!underflow) return rcp_approx(G);
-    return ex2_approx(b.column[I][h] - b.row[I][h] - G);
+    if (!deep) return rcp_approx(G);
+    return ex2_approx(b.at[I + 1][h] - b.at[I][h] - G);
 }
 
-// Computes a warp's operands. Replaces the values in G as described at row_factor.
-template <int underflow>
+// Computes a warp's operands. Replaces the values in G as described above.
+template <int deep>
 static __device__ __forceinline__ void make_operands(const struct anchors &b,
                                                      const unsigned char *q_tile,
                                                      const unsigned char *k_tile,
@@ -133,7 +141,7 @@ static __device__ __forceinline__ void make_operands(const struct anchors &b,
     for (int t = 0; t < 8; t++)
         #pragma unroll
         for (int h = 0; h < 2; h++) {
-            const float row = b.row[t / 2][h], column = b.column[t / 2][h];
+            const float row = b.at[t / 2][h], column = b.at[t / 2 + deep][h];
             const float k0 = bf16x2_low(k[t][h]), k1 = bf16x2_high(k[t][h]);
             float *u = G[t] + 2 * h;
             o.kb[t][h] = pack_bf16x2(k0 * ex2_approx(column - u[0]),
@@ -142,8 +150,8 @@ static __device__ __forceinline__ void make_operands(const struct anchors &b,
             o.kf[t][h] = pack_bf16x2(k0 * f0, k1 * f1);
             o.qf[t][h] =
                 pack_bf16x2(bf16x2_low(q[t][h]) * f0, bf16x2_high(q[t][h]) * f1);
-            u[0] = underflow ? u[0] - row : f0;
-            u[1] = underflow ? u[1] - row : f1;
+            u[0] = deep ? u[0] - row : f0;
+            u[1] = deep ? u[1] - row : f1;
         }
 }
 
@@ -187,8 +195,8 @@ static __device__ __forceinline__ void store_triangle(
 // Multiplies d = W^T = dS v_new^T by exp2(G_last - anchor) and by the norm of k.
 template <int K>
 static __device__ __forceinline__ void scale_columns_of_W(
-    const struct finish_vectors<K> &of, const struct anchors &b, const float *G_last,
-    float (*d)[4])
+    const struct finish_vectors<K> &of, int deep, const struct anchors &b,
+    const float *G_last, float (*d)[4])
 {
     const int e = mma_coords_of_thread().e;
     #pragma unroll
@@ -196,7 +204,8 @@ static __device__ __forceinline__ void scale_columns_of_W(
         const float2 norm = *(const float2 *)&of.rstd_k[8 * t + e];
         #pragma unroll
         for (int h = 0; h < 2; h++) {
-            const float f = ex2_approx(G_last[h] - b.column[t / 2][h]);
+            const float anchor = deep ? b.at[t / 2 + 1][h] : b.at[t / 2][h];
+            const float f = ex2_approx(G_last[h] - anchor);
             d[t][2 * h] *= f * norm.x;
             d[t][2 * h + 1] *= f * norm.y;
         }
@@ -226,7 +235,7 @@ static __device__ __forceinline__ void take_star(int len, float (*d)[4], float *
     }
 }
 
-template <int underflow>
+template <int deep>
 static __device__ __forceinline__ void add_star(int len, const struct anchors &b,
                                                 const float (*G)[4], const float *star,
                                                 float (*dk)[4])
@@ -236,7 +245,7 @@ static __device__ __forceinline__ void add_star(int len, const struct anchors &b
     for (int h = 0; h < 2; h++) {
         if (len == CHUNK) {
             const float y =
-                star[h] * column_factor<underflow>(b, 3, h, G[7][2 * h + 1]);
+                star[h] * column_factor<deep>(b, 3, h, G[7][2 * h + 1]);
             dk[7][2 * h + 1] += y;
             continue;
         }
@@ -247,7 +256,7 @@ static __device__ __forceinline__ void add_star(int len, const struct anchors &b
             for (int j = 0; j < 2; j++)
                 if (at == 8 * t + j)
                     y = star[h]
-                        * column_factor<underflow>(b, t / 2, h, G[t][2 * h + j]);
+                        * column_factor<deep>(b, t / 2, h, G[t][2 * h + j]);
         #pragma unroll
         for (int t = 0; t < 8; t++)
             #pragma unroll
@@ -273,7 +282,7 @@ static __device__ __forceinline__ void add_to_dG_last(const pairs_of_tokens &kb,
 }
 
 // Sets dk to exp2(b - G) z and dG to -k exp2(b - G) z, where z has the column sums.
-template <int underflow>
+template <int deep>
 static __device__ __forceinline__ void spread_columns(const struct anchors &b,
                                                       const float (*G)[4],
                                                       const pairs_of_tokens &kb,
@@ -286,26 +295,26 @@ static __device__ __forceinline__ void spread_columns(const struct anchors &b,
         for (int j = 0; j < 4; j++) {
             const int h = j / 2;
             const float k = j % 2 ? bf16x2_high(kb[t][h]) : bf16x2_low(kb[t][h]);
-            dk[t][j] = column_factor<underflow>(b, t / 2, h, G[t][j]) * z[t][j];
+            dk[t][j] = column_factor<deep>(b, t / 2, h, G[t][j]) * z[t][j];
             dG[t][j] = -k * z[t][j];
         }
 }
 
 // Adds to d the sum over rows i of (dA_ij q_i + dB_ij k_i) D_ij, without the factor
 // exp2(b_J - G_j).
-template <int underflow, int K>
+template <int deep, int K>
 static __device__ __forceinline__ void add_column_products(
     const struct kda_finish_storage<K> &smem, const struct operands &o,
     const struct anchors &b, float (*d)[4])
 {
     const int lane = opaque_thread_id() % 32;
     #pragma unroll
-    for (int I = underflow; I < SUBCHUNKS; I++)
+    for (int I = deep; I < SUBCHUNKS; I++)
         #pragma unroll
-        for (int J = 0; J <= I - underflow; J++) {
+        for (int J = 0; J <= I - deep; J++) {
             const int at = swizzle128_offset(16 * I + lane % 16, 2 * J + lane / 16);
             uint32_t a[4], y[4], power[2];
-            if (J < I) power_between<underflow>(b, I, J, power);
+            if (J < I) power_between<deep>(b, I, J, power);
             ldmatrix_x4_trans(y, (const bf16 *)(smem.dA + at));
             if (J == I) operand_a(a, o.qf, I);
             else scaled_operand_a(a, o.qf, I, power);
@@ -319,7 +328,7 @@ static __device__ __forceinline__ void add_column_products(
 
 // Adds to d the sum over columns j of A_ij k_j D_ij, without the factor exp2(G_i -
 // b_I). `A` is dA or dB.
-template <int underflow>
+template <int deep>
 static __device__ __forceinline__ void add_row_products(const unsigned char *A,
                                                         const struct operands &o,
                                                         const struct anchors &b,
@@ -327,13 +336,13 @@ static __device__ __forceinline__ void add_row_products(const unsigned char *A,
 {
     const int lane = opaque_thread_id() % 32;
     #pragma unroll
-    for (int I = underflow; I < SUBCHUNKS; I++)
+    for (int I = deep; I < SUBCHUNKS; I++)
         #pragma unroll
-        for (int J = 0; J <= I - underflow; J++) {
+        for (int J = 0; J <= I - deep; J++) {
             const int at = swizzle128_offset(16 * I + lane % 8 + lane / 16 * 8,
                                              2 * J + lane / 8 % 2);
             uint32_t a[4], y[4], power[2];
-            if (J < I) power_between<underflow>(b, I, J, power);
+            if (J < I) power_between<deep>(b, I, J, power);
             ldmatrix_x4(y, (const bf16 *)(A + at));
             if (J == I) operand_a(a, o.kb, J);
             else scaled_operand_a(a, o.kb, J, power);
@@ -353,7 +362,7 @@ static __device__ __forceinline__ void scale_rows_of_state(const struct anchors 
         const float2 norm = *(const float2 *)&rstd[8 * t + e];
         #pragma unroll
         for (int h = 0; h < 2; h++) {
-            const float f = ex2_approx(b.row[t / 2][h]) * factor;
+            const float f = ex2_approx(b.at[t / 2][h]) * factor;
             d[t][2 * h] *= f * norm.x;
             d[t][2 * h + 1] *= f * norm.y;
         }

@@ -88,11 +88,11 @@ static __device__ __forceinline__ void gdn_finish_producer(
     struct gdn_finish_storage<K> &smem)
 {
     struct block_chunk i;
-    int more = first_of_block<0>(x.a, NULL, i), pair = 0;
+    int more = first_of_block(x.a, i), pair = 0;
     if (more) load_qk_part<K>(x, from, i, pair++, smem);
     while (more) {
         load_chunk<K, GDN_dO>(x, from, i, smem);
-        more = next_of_block<0>(x.a, NULL, i);
+        more = next_of_block(x.a, i);
         if (more && i.head == 0) load_qk_part<K>(x, from, i, pair++, smem);
     }
 }
@@ -159,8 +159,7 @@ static __device__ __forceinline__ void gdn_gate_warp(const struct backward_param
     const struct kcp_backward &a = x.a;
     const int lane = threadIdx.x % 32;
     struct block_chunk i;
-    for (int more = first_of_block<0>(a, NULL, i); more;
-         more = next_of_block<0>(a, NULL, i)) {
+    for (int more = first_of_block(a, i); more; more = next_of_block(a, i)) {
         const int n = value_head_of(a, i), stage = i.chunk % 2;
         const struct token_range z = finish_tokens(a, chunk_of(a, i));
         const float exp_A = gdn_exp_A(a, n);
@@ -191,8 +190,7 @@ static __device__ __forceinline__ void gdn_gradient_warp(
     const struct gdn_sums &s = smem.sums;
     const int lane = threadIdx.x % 32;
     struct block_chunk i;
-    for (int more = first_of_block<0>(a, NULL, i); more;
-         more = next_of_block<0>(a, NULL, i)) {
+    for (int more = first_of_block(a, i); more; more = next_of_block(a, i)) {
         const int c = chunk_of(a, i), n = value_head_of(a, i);
         const struct token_range z = finish_tokens(a, c);
         const int64_t head = (int64_t)c * a.HV + n;

@@ -378,8 +378,7 @@ void gdn_finish_kernel(const __grid_constant__ struct backward_params x,
     struct block_chunk i;
     int pair = -1;
     #pragma unroll 1
-    for (int more = first_of_block<0>(x.a, NULL, i); more;
-         more = next_of_block<0>(x.a, NULL, i)) {
+    for (int more = first_of_block(x.a, i); more; more = next_of_block(x.a, i)) {
         pair += i.head == 0;
         finish_gdn_chunk<K>(x, i, pair, dq, dk, smem);
     }

@@ -3,7 +3,7 @@
 #ifndef KCP_FINISH_KDA_CUH
 #define KCP_FINISH_KDA_CUH
 
-#include "finish_consumer.cuh"
+#include "finish_deep.cuh"
 
 // Registers per thread. If K = 64, two blocks share an SM.
 template <int K>
@@ -38,8 +38,7 @@ static __device__ __forceinline__ void finish_triangles(
 template <int K>
 static __device__ __forceinline__ float4 *sums_of_block(const struct backward_params &x)
 {
-    const int64_t marks = ((int64_t)x.a.NC * x.a.H + 255) / 256 * 256;
-    return (float4 *)((char *)x.scratch + marks)
+    return (float4 *)x.scratch
            + (int64_t)blockIdx.x * 16 * finish_threads<K>::CONSUMERS + threadIdx.x;
 }
 
@@ -72,11 +71,11 @@ static __device__ __forceinline__ void add_to_group(float4 *sums, int threads,
 // registers and is compiled separately. If `unread` is 1, this thread issued TMA stores
 // of the previous chunk's rows, and must release the stage when TMA has read the rows.
 // Returns `unread` for the next chunk.
-template <int K, int underflow, int form, enum kcp_type gate, int whole>
+template <int K, int form, enum kcp_type gate, int whole>
 static __device__ __forceinline__ int finish_chunk(const struct backward_params &x,
                                                    const struct finish_maps &from,
                                                    const struct block_chunk &i,
-                                                   int unread, unsigned char *marks,
+                                                   int unread,
                                                    struct kda_finish_storage<K> &smem)
 {
     enum { CONSUMERS = finish_threads<K>::CONSUMERS };
@@ -100,8 +99,11 @@ static __device__ __forceinline__ int finish_chunk(const struct backward_params 
     decays_of_tokens<form>(a, finish_gate_of<K, form>(of), G);
     if (len < CHUNK) zero_tokens_from(len, G);
     sum_along_tokens(G, bound);
-    if (!underflow && marks) mark_underflow(bound, marks + i.pair);
-    const struct anchors b = anchors_of<underflow>(bound);
+    // lower_bound >= -5, so 16 tokens of a bounded gate decay by more than 2^-116. With
+    // __builtin_expect fewer registers of other warps are spilled.
+    const int deep = form != KCP_GATE_BOUNDED && deep_channels(bound);
+    const struct anchors b = anchors_of(deep, bound);
+    struct deep_terms terms;
     const float G_last[2] = { bound[4][0], bound[4][1] };
     if (unread) {
         tma_store_wait_read();
@@ -113,7 +115,8 @@ static __device__ __forceinline__ int finish_chunk(const struct backward_params 
     mbarrier_wait(&smem.full[PART_dS], i.chunk);
     wgmma_tiles_begin<K>(d, smem.dS[wg], smem.v_new);
     struct operands o;
-    make_operands<underflow>(b, rows.q[wg], rows.k[wg], G, o);
+    if (__builtin_expect(deep, 0)) make_operands<1>(b, rows.q[wg], rows.k[wg], G, o);
+    else make_operands<0>(b, rows.q[wg], rows.k[wg], G, o);
     wgmma_tiles_wait(d);
     named_barrier_sync(CONSUMERS_SYNC, CONSUMERS); // the triangles are stored
     // Each consumer arrives once per chunk, after full[PART_h] has completed. The dbeta
@@ -121,12 +124,19 @@ static __device__ __forceinline__ int finish_chunk(const struct backward_params 
     // before the dbeta warp has passed.
     named_barrier_arrive(DIAGONAL_STORED, CONSUMERS + 32);
     float dG[8][4], dk[8][4], last[2] = {}, star[2];
-    scale_columns_of_W<K>(of, b, G_last, d);
+    scale_columns_of_W<K>(of, deep, b, G_last, d);
     take_star(len, d, star);
     add_to_dG_last(o.kb, d, last);
-    add_column_products<underflow, K>(smem, o, b, d);
-    spread_columns<underflow>(b, G, o.kb, d, dk, dG);
-    add_star<underflow>(len, b, G, star, dk);
+    if (__builtin_expect(deep, 0)) {
+        add_column_products<1, K>(smem, o, b, d);
+        spread_columns<1>(b, G, o.kb, d, dk, dG);
+        add_star<1>(len, b, G, star, dk);
+        add_deep_subchunks(smem.dA, smem.dB, rows.q[wg], rows.k[wg], G, dk, dG, terms);
+    } else {
+        add_column_products<0, K>(smem, o, b, d);
+        spread_columns<0>(b, G, o.kb, d, dk, dG);
+        add_star<0>(len, b, G, star, dk);
+    }
 
     // ---- P^T, and row sums of q: per token, the sum over earlier columns
     pairs_of_tokens dq;
@@ -136,7 +146,8 @@ static __device__ __forceinline__ int finish_chunk(const struct backward_params 
     mbarrier_arrive(&smem.empty[PART_dO]);
     mbarrier_arrive(&smem.empty[PART_dS]);
     scale_rows_of_state(b, (float)a.scale, of.rstd_q, d);
-    add_row_products<underflow>(smem.dA, o, b, d);
+    if (__builtin_expect(deep, 0)) add_row_products<1>(smem.dA, o, b, d);
+    else add_row_products<0>(smem.dA, o, b, d);
     #pragma unroll
     for (int t = 0; t < 8; t++)
         #pragma unroll
@@ -144,9 +155,9 @@ static __device__ __forceinline__ int finish_chunk(const struct backward_params 
             const float *y = d[t] + 2 * h;
             dG[t][2 * h] = fmaf(bf16x2_low(o.qf[t][h]), y[0], dG[t][2 * h]);
             dG[t][2 * h + 1] = fmaf(bf16x2_high(o.qf[t][h]), y[1], dG[t][2 * h + 1]);
-            dq[t][h] = pack_bf16x2(row_factor<underflow>(G[t][2 * h]) * y[0],
-                                   row_factor<underflow>(G[t][2 * h + 1]) * y[1]);
+            dq[t][h] = pack_bf16x2(G[t][2 * h] * y[0], G[t][2 * h + 1] * y[1]);
         }
+    if (__builtin_expect(deep, 0)) add_deep_dq(terms, dq);
 
     // ---- Q^T, and row sums of k
     //> finish-keys
@@ -156,18 +167,17 @@ static __device__ __forceinline__ int finish_chunk(const struct backward_params 
     wgmma_tiles_wait(d);
     mbarrier_arrive(&smem.empty[PART_h]);
     scale_rows_of_state(b, -1.0f, of.rstd_k, d);
-    add_row_products<underflow>(smem.dB, o, b, d);
+    if (__builtin_expect(deep, 0)) add_row_products<1>(smem.dB, o, b, d);
+    else add_row_products<0>(smem.dB, o, b, d);
     #pragma unroll
     for (int t = 0; t < 8; t++)
         #pragma unroll
         for (int j = 0; j < 4; j++) {
             const uint32_t k = o.kf[t][j / 2];
             dG[t][j] = fmaf(j % 2 ? bf16x2_high(k) : bf16x2_low(k), d[t][j], dG[t][j]);
-            dk[t][j] = fmaf(row_factor<underflow>(G[t][j]), d[t][j], dk[t][j]);
+            dk[t][j] = fmaf(G[t][j], d[t][j], dk[t][j]);
         }
     //< finish-keys
-    if (underflow)
-        add_pairs_of_subchunks<K>(smem, rows.q[wg], rows.k[wg], G, dq, dk, dG);
 
     // ---- dg from dG, then the gradient of the gate
     struct finish_position z = finish_position_of<K>(of);
@@ -234,11 +244,10 @@ static __device__ __forceinline__ int finish_chunk(const struct backward_params 
 // of q dq and k dk) are stored, the factors of the norms' gradient are stored.
 // WARPGROUP_SYNC: the warpgroup's rows are staged. DIAGONAL_STORED: the dbeta warp may
 // read dv_v_new.
-template <int K, int underflow, int form, enum kcp_type gate>
+template <int K, int form, enum kcp_type gate>
 static __global__ __launch_bounds__(finish_threads<K>::ALL, finish_threads<K>::BLOCKS)
 void kda_finish_kernel(const __grid_constant__ struct backward_params x,
-                       const __grid_constant__ struct finish_maps from,
-                       unsigned char *marks)
+                       const __grid_constant__ struct finish_maps from)
 {
     extern __shared__ __align__(1024) unsigned char shared[];
     struct kda_finish_storage<K> &smem = *(struct kda_finish_storage<K> *)shared;
@@ -263,70 +272,50 @@ void kda_finish_kernel(const __grid_constant__ struct backward_params x,
     if (threadIdx.x >= CONSUMERS) {
         setmaxnreg_dec<finish_registers<K>::PRODUCER>();
         if (threadIdx.x == CONSUMERS)
-            kda_finish_producer<K, underflow, gate>(x, from, marks, smem);
+            kda_finish_producer<K, gate>(x, from, smem);
         const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0) - CONSUMERS / 32;
-        if (warp > 0) sums_warp<K, underflow>(x, marks, warp - 1, smem);
+        if (warp > 0) sums_warp<K>(x, warp - 1, smem);
         return;
     }
     setmaxnreg_inc<finish_registers<K>::CONSUMER>();
     struct block_chunk i;
     int unread = 0;
     #pragma unroll 1
-    for (int more = first_of_block<underflow>(x.a, marks, i); more;
-         more = next_of_block<underflow>(x.a, marks, i)) {
+    for (int more = first_of_block(x.a, i); more; more = next_of_block(x.a, i)) {
         mbarrier_wait(&smem.full[PART_ROWS + i.chunk % 2], i.chunk / 2);
         if (__shfl_sync(~0u, smem.of[i.chunk % 2].len, 0) == CHUNK)
-            unread = finish_chunk<K, underflow, form, gate, 1>(x, from, i, unread,
-                                                               marks, smem);
-        else
-            unread = finish_chunk<K, underflow, form, gate, 0>(x, from, i, unread,
-                                                               marks, smem);
+            unread = finish_chunk<K, form, gate, 1>(x, from, i, unread, smem);
+        else unread = finish_chunk<K, form, gate, 0>(x, from, i, unread, smem);
     }
     if (unread) tma_store_wait_read();
 }
 
-template <int K, int underflow, int form, enum kcp_type gate>
-static int launch_finish(const struct backward_params *x,
-                         const struct finish_maps &from, unsigned char *marks,
-                         int blocks)
-{
-    const size_t bytes = sizeof(struct kda_finish_storage<K>);
-    auto kernel = kda_finish_kernel<K, underflow, form, gate>;
-    return launch_dependent(kernel, bytes, dim3(blocks), finish_threads<K>::ALL, x,
-                            from, marks);
-}
-
 template <int K, int form, enum kcp_type gate>
-static int launch_with_underflow(const struct backward_params *x,
-                                 const struct finish_maps &from, unsigned char *marks,
-                                 int blocks)
+static int launch_finish(const struct backward_params *x,
+                         const struct finish_maps &from, int blocks)
 {
-    const int status = launch_finish<K, 0, form, gate>(x, from, marks, blocks);
-    return status ? status : launch_finish<K, 1, form, gate>(x, from, marks, blocks);
+    return launch_dependent(kda_finish_kernel<K, form, gate>,
+                            sizeof(struct kda_finish_storage<K>), dim3(blocks),
+                            finish_threads<K>::ALL, x, from);
 }
 
-// The underflow pass (finish_gate.cuh) processes marked (chunk, head) pairs. Bounded
-// gates skip the pass: lower_bound >= -5, so 16 tokens decay by a factor above 2^-116.
 template <int K, enum kcp_type gate>
-static int finish_of_K(const struct backward_params *x, unsigned char *marks,
-                       int blocks)
+static int finish_of_K(const struct backward_params *x, int blocks)
 {
     struct finish_maps from;
     const int status = make_finish_maps<K>(&from, x->a);
     if (status) return status;
     switch (x->a.gate) {
         case KCP_GATE_BOUNDED:
-            return launch_finish<K, 0, KCP_GATE_BOUNDED, gate>(x, from, NULL, blocks);
+            return launch_finish<K, KCP_GATE_BOUNDED, gate>(x, from, blocks);
         case KCP_GATE_SOFTPLUS:
-            return launch_with_underflow<K, KCP_GATE_SOFTPLUS, gate>(x, from, marks,
-                                                                     blocks);
-        default:
-            return launch_with_underflow<K, KCP_GATE_RAW, gate>(x, from, marks, blocks);
+            return launch_finish<K, KCP_GATE_SOFTPLUS, gate>(x, from, blocks);
+        default: return launch_finish<K, KCP_GATE_RAW, gate>(x, from, blocks);
     }
 }
 
 // Launch the kernel for gates of fp32 and of fp16, compiled in separate object files.
-int kda_finish_f32(const struct backward_params *x, unsigned char *marks, int blocks);
-int kda_finish_f16(const struct backward_params *x, unsigned char *marks, int blocks);
+int kda_finish_f32(const struct backward_params *x, int blocks);
+int kda_finish_f16(const struct backward_params *x, int blocks);
 
 #endif

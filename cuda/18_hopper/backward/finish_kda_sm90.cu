@@ -9,31 +9,21 @@ static int finish_blocks(const struct kcp_backward *a, int processors)
     return kcp_finish_blocks(a->NC, a->H, a->K, processors);
 }
 
-// The scratch has one mark per pair, followed by the sums of each block. Returns the
-// size of the marks in bytes.
-static int64_t bytes_of_marks(const struct kcp_backward *a)
-{
-    return ((int64_t)a->NC * a->H + 255) / 256 * 256;
-}
-
+// The scratch has the sums of each block over the value heads of a query/key head.
 static size_t kda_finish_scratch(const struct kcp_backward *a, int processors)
 {
     const int64_t bytes = 16 * 2 * a->K * sizeof(float4); // per block
-    return bytes_of_marks(a)
-           + (a->HV > a->H ? finish_blocks(a, processors) * bytes : 0);
+    return a->HV > a->H ? finish_blocks(a, processors) * bytes : 0;
 }
 
 static int kda_finish(const struct backward_params *x, int processors)
 {
     const int blocks = finish_blocks(&x->a, processors);
-    unsigned char *marks = (unsigned char *)x->scratch;
     if (!x->a.NC) return KCP_OK;
-    if (x->a.gate != KCP_GATE_BOUNDED)
-        cudaMemsetAsync(marks, 0, bytes_of_marks(&x->a), x->a.stream);
-    if (x->a.g_type == KCP_TYPE_F32) return kda_finish_f32(x, marks, blocks);
-    if (x->a.g_type == KCP_TYPE_F16) return kda_finish_f16(x, marks, blocks);
-    return x->a.K == 128 ? finish_of_K<128, KCP_TYPE_BF16>(x, marks, blocks)
-                         : finish_of_K<64, KCP_TYPE_BF16>(x, marks, blocks);
+    if (x->a.g_type == KCP_TYPE_F32) return kda_finish_f32(x, blocks);
+    if (x->a.g_type == KCP_TYPE_F16) return kda_finish_f16(x, blocks);
+    return x->a.K == 128 ? finish_of_K<128, KCP_TYPE_BF16>(x, blocks)
+                         : finish_of_K<64, KCP_TYPE_BF16>(x, blocks);
 }
 
 size_t backward_finish_scratch(const struct kcp_backward *a)

@@ -52,37 +52,23 @@ static __device__ __forceinline__ int group_of(const struct kcp_backward &a)
     return a.HV / a.H;
 }
 
-// Returns 1 if this pass (first or underflow) processes the pair. The underflow pass
-// processes only pairs that the first pass marked.
-template <int underflow>
-static __device__ __forceinline__ int taken(const unsigned char *marks, int pair)
-{
-    return !underflow || marks[pair];
-}
-
-template <int underflow>
 static __device__ __forceinline__ int next_of_block(const struct kcp_backward &a,
-                                                    const unsigned char *marks,
                                                     struct block_chunk &i)
 {
-    const int pairs = a.NC * a.H;
     i.chunk++;
     if (++i.head < group_of(a)) return 1;
     i.head = 0;
-    for (i.pair += gridDim.x; i.pair < pairs; i.pair += gridDim.x)
-        if (taken<underflow>(marks, i.pair)) return 1;
-    return 0;
+    i.pair += gridDim.x;
+    return i.pair < a.NC * a.H;
 }
 
-template <int underflow>
 static __device__ __forceinline__ int first_of_block(const struct kcp_backward &a,
-                                                     const unsigned char *marks,
                                                      struct block_chunk &i)
 {
     i.pair = blockIdx.x - (int)gridDim.x;
     i.head = group_of(a);
     i.chunk = -1;
-    return next_of_block<underflow>(a, marks, i);
+    return next_of_block(a, i);
 }
 
 // Returns the index on this rank of the chunk that iteration i processes.
@@ -353,17 +339,17 @@ static __device__ __forceinline__ void load_rows_part(
 
 // The producer is one thread, which loads rows (PART_ROWS) one chunk in advance,
 // because the consumers need the rows first.
-template <int K, int underflow, enum kcp_type gate>
+template <int K, enum kcp_type gate>
 static __device__ __forceinline__ void kda_finish_producer(
     const struct backward_params &x, const struct finish_maps &from,
-    const unsigned char *marks, struct kda_finish_storage<K> &smem)
+    struct kda_finish_storage<K> &smem)
 {
     struct block_chunk i;
-    int more = first_of_block<underflow>(x.a, marks, i);
+    int more = first_of_block(x.a, i);
     if (more) load_rows_part<K, gate>(x, from, i, smem);
     while (more) {
         load_chunk<K, PART_dO>(x, from, i, smem);
-        more = next_of_block<underflow>(x.a, marks, i);
+        more = next_of_block(x.a, i);
         if (more) load_rows_part<K, gate>(x, from, i, smem);
     }
 }
@@ -419,15 +405,14 @@ static __device__ __forceinline__ void store_dbeta(
 
 // Runs one of the three sum warps, which belong to the producer's warpgroup. So the
 // consumers need no registers for these sums.
-template <int K, int underflow>
+template <int K>
 static __device__ __forceinline__ void sums_warp(const struct backward_params &x,
-                                                 const unsigned char *marks, int warp,
+                                                 int warp,
                                                  struct kda_finish_storage<K> &smem)
 {
     struct block_chunk i;
     #pragma unroll 1
-    for (int more = first_of_block<underflow>(x.a, marks, i); more;
-         more = next_of_block<underflow>(x.a, marks, i)) {
+    for (int more = first_of_block(x.a, i); more; more = next_of_block(x.a, i)) {
         mbarrier_wait(&smem.full[PART_h], i.chunk);
         mbarrier_wait(&smem.full[PART_dS], i.chunk);
         make_h_dS<K>(warp, smem);

@@ -62,8 +62,8 @@ struct backward_params {
     // Terms of the sums dA_log and ddt_bias. `finish` computes these terms. A term is
     // the sum over a chunk's rows, for one head and channel.
     float *dA_part, *ddt_part;           // [NC][HV][KG]
-    // KDA's `finish` keeps here its underflow marks and, if HV > H, sums of dq and dk
-    // over the value heads of a query/key head. Aligned to 256 bytes.
+    // KDA's `finish` keeps here, if HV > H, sums of dq and dk over the value heads of a
+    // query/key head. Aligned to 256 bytes.
     void *scratch;
     // The jobs of a launch, those of long stretches first. A job is SCAN_JOBS times the
     // index of a stretch (a segment, or a strip: part of one), plus an enum scan_job.

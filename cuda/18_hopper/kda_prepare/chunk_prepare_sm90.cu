@@ -1,13 +1,14 @@
 // chunk_prepare_sm90.cu -- KDA: the factors of a chunk from its raw rows.
 // Book: chapter 18.
 #include "cuda/host/split.h"
-#include "rows.cuh"
+#include "deep_scores.cuh"
 
 // Computes one warp's scores in 16x16 blocks: q or k of subchunk I (16 rows) times k.
 // `y[J]` has the scores with an earlier subchunk J, and y[3] has the scores within
 // subchunk I. If G is the sum of log2 decays from the subchunk's start, the decay from
 // row j to row i is exp2(G_i) exp2(-G_j) within a subchunk. Both factors are in bf16's
-// range except on the underflow path (below). Between subchunks factors are at most 1.
+// range except in deep channels (deep_scores.cuh), whose exp2(-G_j) k is replaced by 0.
+// Between subchunks factors are at most 1.
 template <int K, int I>
 static __device__ __forceinline__ void subchunk_scores(
     int of_k, const struct kda_prepare_storage<K> &smem, float (*y)[2][4])
@@ -109,79 +110,54 @@ static __device__ __forceinline__ void store_diagonal_inverse(
     store_inverse_block16(I, d, smem.beta, Ab + block16_offset() + triangle_column(I));
 }
 
-// ---- the underflow path
-//
-// A gate may be so strong that exp2(G_i) or exp2(-G_j) of two rows of a subchunk is
-// outside the range of bf16. Then the scores within subchunks are computed pair by
-// pair, which is slow but correct for any decay. `underflow_decay_sums` computes G of
-// every row relative to its subchunk's start. The underflow path is not inlined, so
-// that the main loop does not contain this rare code.
-template <int K, int form>
-static __device__ __noinline__ void underflow_decay_sums(
-    const struct kcp_forward &a, struct token_range z, int n,
-    struct underflow_storage<K> &to)
-{
-    for (int at = threadIdx.x; at < SUBCHUNKS * K; at += blockDim.x) {
-        const int i = at % K, first = at / K * SUBCHUNK;
-        const struct gate_constants f = gate_constants_of<form>(a, n, i);
-        float sum = 0.0f;
-        for (int r = first; r < first + SUBCHUNK; r++) {
-            const int64_t at = ((z.t + r) * a.HV + n) * K + i;
-            if (r < z.len) {
-                const uint32_t bits = load_bits(a.g_raw, at, a.g_type);
-                sum += log2_decay<form>(f, float_of_bits(bits, a.g_type));
-            }
-            to.G[r][i] = sum;
-        }
-    }
-}
-
-// Computes the scores of q or k for all pairs of rows within subchunk I.
-template <int K>
-static __device__ __noinline__ void underflow_pairs(
-    const struct kcp_forward &a, struct token_range z, int n, int I, int of_k,
-    const float2 *norm, struct underflow_storage<K> &to)
-{
-    const int m = n / (a.HV / a.H);
-    const void *rows = of_k ? a.k_raw : a.q_raw;
-    #pragma unroll 1
-    for (int x = 0; x < SUBCHUNK * SUBCHUNK; x++) {
-        const int i = I * SUBCHUNK + x / SUBCHUNK, j = I * SUBCHUNK + x % SUBCHUNK;
-        if (j > i || i >= z.len) continue;
-        const bf16 *row = in<bf16>(rows, z.t + i, a.H, m, K);
-        const bf16 *kj = in<bf16>(a.k_raw, z.t + j, a.H, m, K);
-        float sum = 0.0f;
-        for (int d = threadIdx.x % 32; d < K; d += 32)
-            sum += (float)row[d] * (float)kj[d] * ex2_approx(to.G[i][d] - to.G[j][d]);
-        for (int b = 16; b; b /= 2) sum += __shfl_xor_sync(~0u, sum, b);
-        sum *= norm[j].y * (of_k ? norm[i].y : norm[i].x);
-        if (threadIdx.x % 32 == 0)
-            to.block16[I][of_k][i % SUBCHUNK][j % SUBCHUNK] = sum;
-    }
-    __syncwarp();
-}
-
-template <int K, int form>
-static __device__ __forceinline__ void underflow_block16(
-    const struct kcp_forward &a, struct token_range z, int n, int I, int of_k,
-    struct kda_prepare_storage<K> &smem, float (*y)[4])
-{
-    auto &storage = *(struct underflow_storage<K> *)smem.half;
-    static_assert(sizeof storage <= sizeof smem.half, "replaces the tiles");
-    const int g = threadIdx.x % 32 / 4, e = threadIdx.x % 4 * 2;
-    underflow_decay_sums<K, form>(a, z, n, storage);
-    __syncthreads();
-    underflow_pairs<K>(a, z, n, I, of_k, smem.norm, storage);
-    #pragma unroll
-    for (int x = 0; x < 8; x++) {
-        const int i = x % 4 / 2 * 8 + g, j = x / 4 * 8 + e + x % 2;
-        const int there = j <= i && I * SUBCHUNK + i < z.len;
-        y[x / 4][x % 4] = there ? storage.block16[I][of_k][i][j] : 0.0f;
-    }
-    __syncthreads();                     // reads end before new rows are loaded
-}
-
 // ---- the kernel
+
+// Converts the rows, then computes a warp's scores. `y` has the scores of deep
+// channels.
+template <int K, int deep>
+static __device__ __forceinline__ void rows_to_scores(
+    const struct forward_params &x, int c, int n, const struct thread_rows<K> &w,
+    const float (*G)[2], int excluded, int of_k, struct kda_prepare_storage<K> &smem,
+    float (*y)[2][4])
+{
+    struct chunk_factors<K> *r = chunk_factors_of<K>(x, c, n);
+    const struct subchunk_decay to = subchunk_decays<K>(w, smem, G, r->decay);
+    rows_to_factors<K, deep>(w, G, to, excluded, smem, r);
+    __syncthreads();
+    scores_of_subchunk<K>(w.I, of_k, smem, y);
+}
+
+// The scores of a warp, which pass through local memory.
+struct deep_chunk_scores { float y[SUBCHUNKS][2][4]; };
+
+static __device__ __forceinline__ void copy_scores(float (*to)[2][4],
+                                                   const float (*from)[2][4])
+{
+    #pragma unroll
+    for (int i = 0; i < 8 * SUBCHUNKS; i++)
+        to[i / 8][i / 4 % 2][i % 4] = from[i / 8][i / 4 % 2][i % 4];
+}
+
+// Does the work of rows_to_scores for a chunk with deep channels. Not inlined, so that
+// the main loop needs no registers for this code.
+template <int K>
+static __device__ __noinline__ void deep_chunk(const struct forward_params &x, int c,
+                                               int n, int warp,
+                                               struct deep_chunk_scores &to)
+{
+    extern __shared__ __align__(1024) unsigned char shared[];
+    struct kda_prepare_storage<K> &smem = *(struct kda_prepare_storage<K> *)shared;
+    const struct thread_rows<K> w = thread_rows_of<K>(warp);
+    const int of_k = warp % 2;
+    float G[thread_rows<K>::ROWS][2], y[SUBCHUNKS][2][4] = {};
+    __syncthreads();                     // G is stored
+    const int steps = deep_steps_of<K>(w.I, smem);
+    deep_scores<K>(w.I, of_k, steps, smem, y[3]);
+    load_deep_decays<K>(w, smem, G);
+    __syncthreads();                     // all warps have read G
+    rows_to_scores<K, 1>(x, c, n, w, G, steps >> w.channel / 16 & 1, of_k, smem, y);
+    copy_scores(to.y, y);
+}
 
 // Stores the factors that depend on scores. A is computed from the scores of k: each
 // warp with of_k = 1 inverts one diagonal block, then each warp with of_k = 0 computes
@@ -246,23 +222,22 @@ static __global__ __launch_bounds__(256, 3) void kda_chunk_prepare_kernel(
         mbarrier_wait(&smem.full, chunk);
         if (z.len < CHUNK) zero_past_end(z.len, smem);
         if (of_k) row_norms<K>(x, z.len, c, w.I * SUBCHUNK, smem);
-        const int underflow =
-            __syncthreads_or(decay_sums<K, form, gate>(a, loaded, z.len, w, smem, G));
+        int deep = decay_sums<K, form, gate>(a, loaded, z.len, w, smem, G);
+        if (form == KCP_GATE_BOUNDED) {  // never deep, because lower_bound >= -5
+            __syncthreads();
+            deep = 0;
+        } else deep = __syncthreads_or(deep);
         if (threadIdx.x < CHUNK)
             smem.beta[threadIdx.x] = beta_of_row(x, z.len, c, n, loaded.beta);
         w = thread_rows_of<K>(warp);
-        struct chunk_factors<K> *r = chunk_factors_of<K>(x, c, n);
-        const struct subchunk_decay to = subchunk_decays<K>(w, smem, G, r->decay);
-        if (underflow) rows_to_factors<K, 1>(w, G, to, smem, r);
-        else rows_to_factors<K, 0>(w, G, to, smem, r);
+        if (K == 64) sums_of_subchunk<K>(w, smem, G);
         float y[SUBCHUNKS][2][4] = {};
-        __syncthreads();
-        scores_of_subchunk<K>(w.I, of_k, smem, y);
-        z = position_of(smem, chunk);
-        if (underflow) {
-            __syncthreads();             // all warps have read the tiles
-            underflow_block16<K, form>(a, z, n, w.I, of_k, smem, y[3]);
-        }
+        if (__builtin_expect(deep, 0)) { // else the main loop spills registers
+            struct deep_chunk_scores of;
+            store_deep_decays<K>(w, G, smem);
+            deep_chunk<K>(x, c, n, warp, of);
+            copy_scores(y, of.y);
+        } else rows_to_scores<K, 0>(x, c, n, w, G, 0, of_k, smem, y);
         fence_proxy_async();
         __syncthreads();
         if (chunk + 1 < count && threadIdx.x == 0)

@@ -31,14 +31,6 @@ struct channel_half {
     };
 };
 
-// The operands of the underflow path (chunk_prepare_sm90.cu), which overwrite the
-// tiles: G of every row relative to its subchunk's start, and the scores of q and of k
-// within subchunks.
-template <int K>
-struct underflow_storage {
-    float G[CHUNK][K], block16[SUBCHUNKS][2][SUBCHUNK][SUBCHUNK];
-};
-
 // A chunk's first token and length. The position is in shared memory, because a spilled
 // register would be reloaded from L2.
 struct __align__(8) chunk_position { uint32_t t; int len; };
@@ -52,6 +44,7 @@ struct kda_prepare_storage {
     bf16 diagonal[CHUNK];                // Aqk_ii
     uint64_t full;                       // a chunk's rows have arrived
     struct chunk_position position[2];   // of the current chunk and the next
+    uint32_t deep[2 * SUBCHUNKS];        // per warp, the threads with deep channels
     int first_chunk;                     // of the stretch
     int qk_head, saved_head;             // saved_head: -1 if norms are not saved
 };
@@ -231,11 +224,17 @@ static __device__ __forceinline__ float beta_of_row(const struct forward_params 
     return b;
 }
 
+// Returns 1 if a channel with this sum over the rows of a thread is deep.
+template <int K>
+static __device__ __forceinline__ int is_deep(float2 sum)
+{
+    return fminf(sum.x, sum.y) < -118.0f / thread_rows<K>::PARTS;
+}
+
 // Computes G, the sums of log2 decays from the thread's first row on, and stores the
 // total for other threads. Past the chunk's end G is constant. Gates of fp32 are in G
-// (load_gates), other gates in the tiles. Returns 1 if 1 / F (F = exp2(G)) of this
-// subchunk may exceed the range of bf16, so that the subchunk's scores need the
-// underflow path.
+// (load_gates), other gates in the tiles. Returns 1 if 1 / F (F = exp2(G)) may exceed
+// the range of bf16 in this subchunk, i.e. if a channel of this thread is deep.
 template <int K, int form, enum kcp_type gate>
 static __device__ __forceinline__ int decay_sums(
     const struct kcp_forward &a, const struct gate_operands &loaded, int len,
@@ -271,9 +270,9 @@ static __device__ __forceinline__ int decay_sums(
                 if (w.row + r >= len) G[r][d] = r ? G[r - 1][d] : 0.0f;
                 sum[d] = G[r][d];
             }
-    float *to = smem.sum[0] + w.row / w.ROWS * K + w.channel;
-    *(float2 *)to = make_float2(sum[0], sum[1]);
-    return fminf(sum[0], sum[1]) < -118.0f / w.PARTS;
+    const float2 both = make_float2(sum[0], sum[1]);
+    *(float2 *)(smem.sum[0] + w.row / w.ROWS * K + w.channel) = both;
+    return is_deep<K>(both);
 }
 
 // Computes |q|^2 and |k|^2 of the rows as the diagonals of q q^T and k k^T, on the
@@ -325,12 +324,25 @@ static __device__ __forceinline__ void row_norms(const struct forward_params &x,
 // `ahead2` over the next two subchunks. `last` is the sum of log2 decays of subchunk I.
 struct subchunk_decay { float start[2], end[2], ahead1[2], ahead2[2], last[2]; };
 
-// Computes the decays over whole subchunks. With K = 64, also adds the sum of a
-// subchunk's first 8 rows to G of its last 8 rows, so G covers the whole subchunk.
+// K = 64: adds the sum of a subchunk's first 8 rows to G of its last 8 rows, so that G
+// covers the whole subchunk.
+template <int K>
+static __device__ __forceinline__ void sums_of_subchunk(
+    const struct thread_rows<K> &w, const struct kda_prepare_storage<K> &smem,
+    float (*G)[2])
+{
+    const float *sum = smem.sum[0] + w.I * 2 * K + w.channel;
+    for (int r = 0; w.row % SUBCHUNK && r < w.ROWS; r++) {
+        G[r][0] += sum[0];
+        G[r][1] += sum[1];
+    }
+}
+
+// Computes the decays over whole subchunks.
 template <int K>
 static __device__ __forceinline__ struct subchunk_decay subchunk_decays(
     const struct thread_rows<K> &w, const struct kda_prepare_storage<K> &smem,
-    float (*G)[2], float *decay)
+    const float (*G)[2], float *decay)
 {
     struct subchunk_decay f;
     #pragma unroll
@@ -351,8 +363,6 @@ static __device__ __forceinline__ struct subchunk_decay subchunk_decays(
         f.ahead2[d] = D[1] * D[2];
         if (w.PARTS == 1) f.last[d] = G[w.ROWS - 1][d];
         if (w.row == 0) decay[w.channel + d] = D[0] * f.end[d];
-        if (w.PARTS == 2 && w.row % SUBCHUNK)
-            for (int r = 0; r < w.ROWS; r++) G[r][d] += sum[w.I * 2 * K];
     }
     return f;
 }
@@ -371,11 +381,13 @@ static __device__ __forceinline__ void store_scaled_pair(unsigned char *to,
 // Converts a thread's rows to chunk factors and to operands of the scores. Let F =
 // exp2(G) and B = exp2(G_last - G). Every decay across a boundary of the row's subchunk
 // is F or B times decays over whole subchunks, so it is at most 1. B is exp2(G_last) /
-// F. On the underflow path 1 / F may be infinite, so B is a separate exponential.
-template <int K, int underflow>
+// F. If the chunk has deep channels (`deep`), 1 / F may be infinite, so B is a separate
+// exponential. If `excluded` is set, k / F is 0 in the operand `g`, because
+// deep_scores.cuh computes the scores within the subchunk.
+template <int K, int deep>
 static __device__ __forceinline__ void rows_to_factors(
     const struct thread_rows<K> &w, const float (*G)[2], const struct subchunk_decay &f,
-    struct kda_prepare_storage<K> &smem, struct chunk_factors<K> *r)
+    int excluded, struct kda_prepare_storage<K> &smem, struct chunk_factors<K> *r)
 {
     struct channel_half &m = *smem.half;
     unsigned char *to = (unsigned char *)r;
@@ -403,8 +415,8 @@ static __device__ __forceinline__ void rows_to_factors(
             float k[2] = { norm.y * bf16x2_low(ks), norm.y * bf16x2_high(ks) };
             for (int d = 0; d < 2; d++) {
                 const float g = G[r][d], F = ex2_approx(g);
-                up[d] = k[d] * ex2_approx(-g);
-                kB[j][d] = underflow ? k[d] * ex2_approx(f.last[d] - g) : up[d] * D[d];
+                up[d] = deep && excluded ? 0.0f : k[d] * ex2_approx(-g);
+                kB[j][d] = deep ? k[d] * ex2_approx(f.last[d] - g) : up[d] * D[d];
                 q[d] *= F;
                 k[d] *= F;
             }
