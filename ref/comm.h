@@ -19,12 +19,14 @@ struct CUstream_st;
 struct kcp_plan;
 
 /* Lists the forms, i.e. the algorithms, of the exchange as FORM(number, name).
- * comm/form/NAME.c defines form_NAME (comm/form/exchange.h). */
+ * comm/form/NAME.c defines form_NAME (comm/form/exchange.h). A new form is the last
+ * row, because compiled callers contain the numbers. */
 #define KCP_FORM_LIST(FORM)                                                            \
     FORM(KCP_ALL_GATHER, all_gather)                                                   \
     FORM(KCP_CHAIN, chain)                                                             \
     FORM(KCP_PIPELINE, pipeline)                                                       \
-    FORM(KCP_SCAN, scan)
+    FORM(KCP_SCAN, scan)                                                               \
+    /* a new form goes above this line */
 #define KCP_FORM_NUMBER(number, name) number,
 enum kcp_form { KCP_FORM_LIST(KCP_FORM_NUMBER) KCP_FORMS };
 extern const char *const kcp_form_names[KCP_FORMS];           /* "all_gather", ... */

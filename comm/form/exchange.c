@@ -8,6 +8,8 @@
 
 #define FORM_ENTRY(number, name) [number] = &form_##name,
 static const struct form *const forms[KCP_FORMS] = { KCP_FORM_LIST(FORM_ENTRY) };
+_Static_assert(KCP_ALL_GATHER == 0 && KCP_CHAIN == 1 && KCP_PIPELINE == 2 &&
+               KCP_SCAN == 3, "KCP_FORM_LIST: add a new form as the last row");
 
 struct fold fold_of(const struct kcp_exchange *x)
 {

@@ -208,8 +208,9 @@ static void compare(struct kcp_report *rep, struct whole *a)
         /* table() has formulas only for the four exchange forms of chapter 07. */
         const int in_table = (int)a->form <= KCP_SCAN;
         EXPECT(rep, !in_table || (p->L && a->form == KCP_ALL_GATHER) || same(c, t),
-               "form %d, R = %d: rank %d sent %lld bytes, table() gives %lld", a->form,
-               p->R, r, (long long)c.bytes, (long long)t.bytes);
+               "form %d, R = %d: rank %d sent %lld bytes in %lld messages, table() "
+               "gives %lld in %lld", a->form, p->R, r, (long long)c.bytes,
+               (long long)c.messages, (long long)t.bytes, (long long)t.messages);
         EXPECT(rep, p->crossing || !(c.bytes | c.messages | c.collectives),
                "rank %d of %d sends a message, but no sequence is cut", r, p->R);
     }

@@ -127,7 +127,7 @@ static void add_cases(struct anchors *a, const char *text)
     }
 }
 
-enum { FOUR_FORMS = 4 };
+enum { FOUR_FORMS = KCP_SCAN + 1 };
 #define FORM_ALTERNATIVE(number, name) "|" #name
 
 struct kcase *cases_anchors(const struct kcp_stage *s, int wide, uint64_t seed,
