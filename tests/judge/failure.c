@@ -8,6 +8,7 @@
 #include "isolation.h"
 #include "base/clock.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -114,8 +115,9 @@ void worst_text(const struct worst *w, int has_rank, char *text, size_t n)
 {
     char rank[24] = "", got[32], want[48];
     if (has_rank) snprintf(rank, sizeof rank, " rank %d", w->rank);
-    snprintf(got, sizeof got, "is %.9g", w->got);
-    snprintf(want, sizeof want, "should be %.9g", w->want);
+    const int digits = fabs(w->got - w->want) < 1e-8 * fabs(w->want) ? 17 : 9;
+    snprintf(got, sizeof got, "is %.*g", digits, w->got);
+    snprintf(want, sizeof want, "should be %.*g", digits, w->want);
     if (is_unwritten(w->got)) snprintf(got, sizeof got, "was never written");
     if (is_unwritten(w->want)) snprintf(want, sizeof want, "must stay unwritten");
     snprintf(text, n, "%s%s head %d: error %.2e > %.1e; worst at %s%s: it %s, %s; "

@@ -152,8 +152,8 @@ void paths_close(const struct kcp_stage *s, const struct options *o,
         else if (needs_other_ranks(p, s, o)) {
             absent++;
             snprintf(why, sizeof why, ", last: not for %d ranks", o->ranks);
-        } else report_fail(rep, "%s: path %s can run here, but no judged case "
-                             "reaches it", s->name, p->name);
+        } else report_fail(rep, "%s: path %s can run here, but no case that "
+                             "reaches it passed", s->name, p->name);
     }
     if (others) printf("  paths   %d judged; %d that can run here were left out by"
                        " --variant or --case\n", seen, others);
