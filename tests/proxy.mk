@@ -32,7 +32,7 @@ $B/omit/%.cu.o: %.cu $(nvcc_at)
 $B/kcp-check-omit: $(filter-out $(patsubst $B/omit/%,$B/%,$(omit_obj)),$(core)) $(omit_obj) \
   $B/tests/proxy/omit.o $(list_at)
 	@echo "  link $@"
-	@$(CC) $(LDFLAGS) $(filter %.o,$^) -Wl,--wrap=cudaLaunchKernelExC,--wrap=__cudaLaunchKernel \
+	@$(CC) $(LDFLAGS) $(filter %.o,$^) -Wl,--wrap=cudaLaunchKernelExC,--wrap=__cudaLaunchKernel,--wrap=cudaDeviceGetAttribute \
 	  $(LDLIBS) $(cuda_ldlibs) -o $@
 ifneq ($(WITHOUT),)
 lacking = $(or $(wildcard $(WITHOUT)/$(patsubst $B/jitter/%,%,$1)),$1)

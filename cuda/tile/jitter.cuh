@@ -9,19 +9,22 @@
 #define KCP_TILE_JITTER_CUH
 
 #ifdef KCP_JITTER
-// On average one of 2^few calls sleeps, for up to 4 us. All lanes of a warp read the
-// same clock and therefore sleep together.
-static __device__ __forceinline__ void jitter(int few = 3)
+// On average one of 2^few calls sleeps, for up to 2^bits ns. All lanes of a warp read
+// the same clock and therefore sleep together.
+static __device__ __forceinline__ void jitter(int few = 3, int bits = 12)
 {
     unsigned x;
     asm volatile("mov.u32 %0, %%clock;" : "=r"(x));
     x = (x + threadIdx.x / 32 * 0x9e3779b9u + blockIdx.x * 0x7f4a7c15u) * 0x85ebca6bu;
     x = (x ^ x >> 15) * 0xc2b2ae35u;
-    if (x << (32 - few) == 0) __nanosleep(x >> 20);
+    if (x << (32 - few) == 0) __nanosleep(x >> (32 - bits));
 }
 #define __syncthreads() (jitter(), __syncthreads())
 #else
-static __device__ __forceinline__ void jitter(int few = 3) { (void)few; }
+static __device__ __forceinline__ void jitter(int few = 3, int bits = 12)
+{
+    (void)few, (void)bits;
+}
 #endif
 #include "omit.cuh"
 

@@ -54,7 +54,7 @@ static int launch_dependent(Kernel kernel, size_t bytes, dim3 blocks, int thread
 static __device__ __forceinline__ void griddepcontrol_launch_dependents(void)
 {
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-    jitter();
+    jitter(1, 15);                   // the next kernel must not read early
 }
 
 // griddepcontrol.wait, called by each thread that reads results of earlier kernels:

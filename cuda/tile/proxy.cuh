@@ -15,8 +15,4 @@ static __device__ __forceinline__ void fence_proxy_async(void)
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-#ifdef KCP_OMIT
-#define fence_proxy_async OMIT(fence_proxy_async)
-#endif
-
 #endif

@@ -7,7 +7,8 @@
  * 4294967295 omits nothing, and marks the places that run in the file KCP_OMIT_MARKS.
  * Each place runs in a new process, up to RUNS times. The linker sends every launch of
  * a kernel through this file (--wrap), because the variables of omit.cuh must be set
- * in the process that launches.
+ * in the process that launches. The GPU seems to have KCP_OMIT_SMS multiprocessors (2),
+ * so that each block of a small case fills its buffers several times.
  */
 #include "tests/judge/isolation.h"
 
@@ -40,6 +41,11 @@ cudaError_t __real___cudaLaunchKernel(cudaKernel_t kernel, struct dim3 grid,
 cudaError_t __wrap___cudaLaunchKernel(cudaKernel_t kernel, struct dim3 grid,
                                       struct dim3 block, void **arguments,
                                       size_t bytes, cudaStream_t stream);
+
+cudaError_t __real_cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr a,
+                                          int device);
+cudaError_t __wrap_cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr a,
+                                          int device);
 
 static void stop_if(int bad, const char *what)
 {
@@ -93,6 +99,15 @@ cudaError_t __wrap___cudaLaunchKernel(cudaKernel_t kernel, struct dim3 grid,
 {
     pthread_once(&once, set_variables);
     return __real___cudaLaunchKernel(kernel, grid, block, arguments, bytes, stream);
+}
+
+cudaError_t __wrap_cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr a,
+                                          int device)
+{
+    const cudaError_t e = __real_cudaDeviceGetAttribute(value, a, device);
+    const char *sms = getenv("KCP_OMIT_SMS");
+    if (!e && a == cudaDevAttrMultiProcessorCount) *value = sms ? atoi(sms) : 2;
+    return e;
 }
 
 /* The outcome in one word. Different bits in a repeated run count as wrong values. */

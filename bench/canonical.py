@@ -1,0 +1,128 @@
+#!/usr/bin/env python3
+# canonical.py -- compares canonical plans with free plans: equal bits or not, and time.
+#
+# Book: chapter 06.
+#
+#   python3 bench/canonical.py [BUILD]        needs two GPUs; writes OUT/canonical.tsv
+#
+# A canonical plan cuts sequences every L tokens, whatever the number of ranks. For each
+# model, layout (contiguous, zigzag), plan and R = 1, 2, kcp-run computes forward and
+# backward of BITS_T (4096) tokens on the GPUs. The bytes of every output are compared with
+# those of the same kind of plan on one rank. kcp-bench then times T (65536) tokens with
+# H (32) heads. The exit status is 1 if a canonical plan gives different bits or a run fails.
+import array
+import csv
+import os
+import random
+import struct
+import subprocess
+import sys
+import tempfile
+
+BITS_L, OUTPUTS = 1024, "o ht dq dk dv dg dbeta dh0".split()
+
+
+def write_npy(path, shape, draw):
+    count = 1
+    for n in shape:
+        count *= n
+    head = "{'descr': '<f4', 'fortran_order': False, 'shape': (%s,), }" % \
+        ", ".join(map(str, shape))
+    head += " " * (-(len(head) + 11) % 64) + "\n"
+    with open(path, "wb") as f:
+        f.write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head.encode())
+        array.array("f", (draw() for _ in range(count))).tofile(f)
+
+
+def make_inputs(folder, model, T):
+    """q, k, v, g, beta, do of a sequence whose state hardly decays; seed 57."""
+    r = random.Random(57)
+    g = [T, 2, 128] if model == "kda" else [T, 2]
+    for name in ("q", "k", "v", "do"):
+        write_npy("%s/%s.npy" % (folder, name), [T, 2, 128], lambda: r.gauss(0, 1))
+    write_npy(folder + "/g.npy", g, lambda: -abs(r.gauss(0, 1)) / T)
+    write_npy(folder + "/beta.npy", [T, 2], lambda: r.uniform(0.02, 0.3))
+
+
+def plan_words(kind, layout, L):
+    return (["--canonical", str(L)] if kind == "canonical" else []) + ["--layout", layout]
+
+
+def run(command):
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          text=True, check=False)
+    return "" if done.returncode == 0 else (done.stdout.splitlines() or ["no output"])[-1]
+
+
+def bytes_of(folder):
+    data = {}
+    for name in OUTPUTS:
+        with open("%s/%s.npy" % (folder, name), "rb") as f:
+            data[name] = f.read()
+    return data
+
+
+def bits(build, inputs, folder, model, R, kind, layout, first):
+    """Returns the text for column `bits`, and the bytes of the outputs."""
+    out = "%s/%s_%d_%s_%s" % (folder, model, R, kind, layout)
+    why = run([build + "/kcp-run", "--in", inputs, "--out", out, "--model", model,
+               "--device", "gpu", "--ranks", str(R), "--l2norm"] +
+              plan_words(kind, layout, BITS_L))
+    if why:
+        return "failed: " + why, None
+    data = bytes_of(out)
+    if first is None:
+        return "first", data
+    other = [n for n in OUTPUTS if data[n] != first[n]]
+    return "differ: " + " ".join(other) if other else "equal", data
+
+
+def times(build, folder, model, R, kind, layout, T, H):
+    """Returns ms of forward and of backward, the least over the forms."""
+    file = "%s/%s_%d_%s_%s.tsv" % (folder, model, R, kind, layout)
+    why = run([build + "/kcp-bench", "--ranks", str(R), "--model", model, "-T", str(T), "-H",
+               str(H), "-w", "5", "-n", "30", "--tsv", file] +
+              plan_words(kind, layout, T // 8))
+    if why and not os.path.exists(file):
+        return "failed: " + why, ""
+    with open(file, encoding="utf-8", newline="") as f:
+        rows = list(csv.DictReader(f, delimiter="\t"))
+    ms = [[float(r["us"]) / 1000 for r in rows if r["stage"].startswith(s) and r["us"]]
+          for s in ("08", "13")]
+    return tuple("%.3f" % min(x) if x else "-" for x in ms)
+
+
+def main(arguments):
+    build = arguments[0] if arguments else "build"
+    out = os.environ.get("OUT") or build
+    T, H = int(os.environ.get("T", "65536")), int(os.environ.get("H", "32"))
+    bits_T, bad = int(os.environ.get("BITS_T", "4096")), 0
+    with tempfile.TemporaryDirectory() as folder, \
+            open(out + "/canonical.tsv", "w", encoding="utf-8") as f:
+        for columns in (["model", "plan", "layout", "R", "bits", "forward_ms",
+                         "backward_ms"],):
+            print(*columns, sep="\t", file=f)
+            print("%-6s %-10s %-10s %s  %10s %11s  %s" % tuple(
+                columns[:4] + columns[5:] + columns[4:5]))
+        for model in ("kda", "gdn"):
+            inputs = folder + "/" + model
+            os.mkdir(inputs)
+            make_inputs(inputs, model, bits_T)
+            for kind in ("canonical", "free"):
+                first = None
+                for layout in ("contiguous", "zigzag"):
+                    for R in (1, 2):
+                        says, data = bits(build, inputs, folder, model, R, kind, layout,
+                                          first)
+                        first = first or data
+                        ms = times(build, folder, model, R, kind, layout, T, H)
+                        bad += says.startswith("failed") or ms[0].startswith("failed") or \
+                            (kind == "canonical" and says.startswith("differ"))
+                        print(model, kind, layout, R, says, *ms, sep="\t", file=f)
+                        print("%-6s %-10s %-10s %d  %10s %11s  %s" % (
+                            model, kind, layout, R, *ms, says), flush=True)
+    sys.exit(bad > 0)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
