@@ -43,8 +43,12 @@ def least(rows):
 
 
 def newest(rows, stale_too):
-    """Returns the fastest row in the best state; a STALE row only if `stale_too`."""
+    """Returns the fastest row in the best state; a STALE row only if `stale_too`, from the
+    latest run."""
     state = max([r.state for r in rows], default=STALE)
+    if state == STALE and rows:
+        last = max((r["date"], r.file) for r in rows)
+        rows = [r for r in rows if (r["date"], r.file) == last]
     return least(r for r in rows if r.state == state and (state != STALE or stale_too))
 
 
@@ -817,7 +821,8 @@ IN_README = ("KDA, live gates, T = (8192, H = 96|65536, H = 32)|"
 def readme_table(d):
     """Writes the tables of README.md, with the cases that match IN_README."""
     p, places, systems, notes = Page("readme.md"), [], [], []
-    fresh = any(r.state != STALE for r in d.rows if r.is_layer and r.ranks > 1)
+    fresh = [any(r.state != STALE for r in d.rows if (r.ranks > 1) == many and
+                 (r.is_layer if many else r.stage in WHOLE)) for many in (False, True)]
     head = "| forward, nothing kept | forward | backward | others, forward " \
            "| others, backward |"
 
@@ -837,11 +842,11 @@ def readme_table(d):
         ranks = range(2, d.most + 1) if many else (1,)
         for case, R in itertools.product(cases, ranks):
             best = [newest([r for r in d.find(theirs=False, case=c, stage=stage, ranks=R)
-                            if not r["cuts"]], many)
+                            if not r["cuts"]], many or not fresh[many])
                     for c, stage in ((case + KEPT["none"], PAIR[0]), (case, PAIR[0]),
                                      (case, PAIR[1]))]
             r = best[1]
-            if r and (not (fresh and r.state == STALE) if many else d.alone(r)):
+            if r and not (fresh[many] and r.state == STALE) and (many or d.alone(r)):
                 p.row(case.replace(" live gates,", ""), *[R] * many,
                       *[cell(r, many) for r in best],
                       *[others(d, r, systems, notes) for r in best[1:]])
