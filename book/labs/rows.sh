@@ -373,6 +373,7 @@ here() { case $1 in /*) echo "$1" ;; *) echo "./$1" ;; esac; }
 row() {
     title=$1 points=$2 how=$3
     [ "${how# *}" != bound ] || { bound; return; }
+    case $how in *emulated*) emulated "${how##* }"; return ;; esac
     case $built in
         yes) ;;
         no) add "$title" "$points" "no build"; return ;;

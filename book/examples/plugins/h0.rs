@@ -4,7 +4,7 @@
 // open one, N, NS, NC, R, r, H, HV, K, V, C, KG, D, Wc, model, pass and so on.
 use std::{os::raw::c_char, ptr::{copy, null, write_bytes}};
 #[repr(C)] pub struct H0 {
-    t: i64, n: [i32; 30], rest: [usize; 8], h_in: *const f64, h_start: *const f64,
+    t: i64, n: [i32; 31], rest: [usize; 8], h_in: *const f64, h_start: *const f64,
     kept: *mut f64, kept_in: *const f64, back: *mut f64 }
 #[repr(C)]
 pub struct Variant {
