@@ -42,7 +42,8 @@ static struct adapted place_adapted(const Args *outer, Args *inner, const char *
         struct adapted_array y = { f, *p, NULL, rows_of(call, f),
                                    rows_of((const struct kcp_call *)inner, f),
                                    kcp_bytes_of(call, f->store, KCP_BF16),
-                                   f->store == KCP_ACTV && call->q_type };
+                                   f->store == KCP_ACTV &&
+                                       call->q_type == KCP_TYPE_F16 };
         const int aligned = (uintptr_t)*p % 16 == 0 && !y.half;
         if (aligned && is_view(&y.of_theirs, &y.of_ours)) continue;
         y.ours = arena_take(&x.r, numbers_of(&y.of_ours), y.bytes);
