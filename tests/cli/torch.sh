@@ -21,11 +21,11 @@ stop() {                         # prints $*, errors and the log's end; exits
 }
 for python in "${PYTHON:-python3}" /usr/bin/python3 none; do
     command -v "$python" >/dev/null || continue
-    "$python" -c 'import torch, torch.distributed as d
+    "$python" -c 'import pytest, torch, torch.distributed as d
 assert d.is_available() and d.is_gloo_available()' 2>/dev/null && break
 done
 command -v "$python" >/dev/null || {
-    echo "torch.sh: PyTorch with gloo not found: nothing was run"; exit 0; }
+    echo "torch.sh: pytest or PyTorch with gloo not found: nothing was run"; exit 0; }
 
 export PYTHONPATH="$here/book/examples/torch"
 KCP_LIB="$W/none.so" "$python" -c 'import kcp_torch' >"$W/log" 2>&1 &&
@@ -40,8 +40,9 @@ ranks() {
     "$python" -m torch.distributed.run --redirects 9:3 --tee 9:3 --monitor_interval 0.2 \
         --rdzv_backend c10d --rdzv_endpoint localhost:0 --nproc_per_node="$n" "$@"
 }
-ranks 3 "$here/tests/cli/torch_check.py" >"$W/log" 2>&1 || stop "torch_check.py, 3 ranks"
-grep torch "$W/log"
+ranks 3 -m pytest -xq -p no:cacheprovider "$here/tests/pytorch" >"$W/log" 2>&1 ||
+    stop "tests/pytorch, 3 ranks"
+grep 'torch\|passed' "$W/log" | tail -2
 "$python" "$here/book/examples/torch/reference.py" --try >"$W/log" 2>&1 ||
     stop "reference.py: an example fails"
 # ---- FLA's releases from PyPI call kcp_torch, or one line says why not

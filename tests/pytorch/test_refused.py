@@ -1,0 +1,139 @@
+"""test_refused.py -- calls that kcp_torch must refuse with one line that names the values.
+
+Book: chapters 08, 13, 14.
+"""
+import pytest
+import torch
+
+import kcp_torch
+from oracle import D, F32, TOKENS, draw, on_cpu, options, refuses
+
+pytestmark = on_cpu
+x, _, _ = draw(1, (0, 20), 2, 4, 8, 8, options())
+f, two, cu = kcp_torch.chunk_kda, lambda t: torch.cat([t, t]), "cu_seqlens"
+q, k, v, g, beta = (x[n] for n in TOKENS)
+
+
+@pytest.mark.parametrize("words, more", [
+    ("q int64 floating", dict(q=q.long())),
+    ("k [1, 20, 2, 4] [1, 20, 2, 8]", dict(k=k[..., :4])),
+    ("v 3 heads multiple", dict(v=v[:, :, :3])),
+    ("g [1, 20, 4]", dict(g=g[..., 0])),
+    ("beta [1, 19, 4]", dict(beta=beta[:, 1:])),
+    ("q 0 channels", dict(q=q[..., :0], k=k[..., :0], g=g[..., :0])),
+    ("q NoneType tensor", dict(q=None)), ("q ndarray", dict(q=q.numpy())),
+    ("q [20, 2, 8] [B,", dict(q=q[0])), ("k complex128", dict(k=k + 0j)),
+    ("v [20, 4, 8] HV", dict(v=v[0])), ("v 1 heads", dict(v=v[:, :, :1])),
+    ("beta [20, 4]", dict(beta=beta[0])), ("save 'most' all", dict(save="most")),
+    ("save ['all']", dict(save=["all"])), ("form ['ring']", dict(form=["ring"])),
+    ("A_log [3] [4]", dict(use_gate_in_kernel=True, A_log=torch.zeros(3))),
+    ("A_log list [4]", dict(use_gate_in_kernel=True, A_log=[0, 0, 0, 0])),
+    ("A_log int64", dict(use_gate_in_kernel=True, A_log=torch.arange(4))),
+    ("dt_bias [5] [4, 8]", dict(use_gate_in_kernel=True, A_log=torch.zeros(4),
+                                dt_bias=torch.zeros(5))),
+    ("initial_state list", dict(initial_state=[0])),
+    ("lower_bound 'a'", dict(lower_bound="a")),
+    ("lower_bound -inf -5", dict(lower_bound=float("-inf"), use_gate_in_kernel=True)),
+    ("lower_bound None safe_gate", dict(safe_gate=True, use_gate_in_kernel=True)),
+    ("scale 1j", dict(scale=1j)), ("chunk_size 64.0", dict(chunk_size=64.0)),
+    (cu + " () 0 first", dict(cu_seqlens=[])), (cu + " (5, 20)", dict(cu_seqlens=[5, 20])),
+    (cu + " (2, 2) [N+1]", dict(cu_seqlens=torch.zeros(2, 2, dtype=torch.int64))),
+    (cu + "_cpu 21 20", dict(cu_seqlens_cpu=[0, 21])),
+    ("q sparse", dict(q=q.to_sparse())), ("v device meta", dict(v=v.to("meta"))),
+    ("A_log None", dict(use_gate_in_kernel=True)),
+    ("initial_state [1, 4, 8, 8]", dict(initial_state=torch.zeros(2, 4, 8, 8))),
+    (cu + " 19 20", dict(cu_seqlens=torch.tensor([0, 19]))),
+    (cu + " never less", dict(cu_seqlens=torch.tensor([0, 30, 20]))),
+    (cu + " float", dict(cu_seqlens=torch.tensor([0., 20.]))),
+    (cu + " whole", dict(cu_seqlens=7)), (cu + " whole", dict(cu_seqlens="0,20")),
+    (cu + " whole", dict(cu_seqlens=[0, 7.5, 20])),
+    # C would truncate these numbers: to 20 in int64_t, to 64 in int.
+    (cu + f" {2 ** 64 + 20}", dict(cu_seqlens=[0, 2 ** 64 + 20])),
+    (cu + " -", dict(cu_seqlens=[0, -2 ** 64 + 20])),
+    (f"chunk_size {2 ** 32 + 64}", dict(chunk_size=2 ** 32 + 64)),
+    ("chunk_size 0", dict(chunk_size=0)), ("chunk_size '64'", dict(chunk_size="64")),
+    ("scale 'a'", dict(scale="a")), ("scale 1000000", dict(scale=10 ** 400)),
+    ("scale nan", dict(scale=float("nan"))), ("scale inf", dict(scale=float("inf"))),
+    ("scale tensor", dict(scale=torch.tensor(-.5))),
+    ("lower_bound tensor", dict(lower_bound=torch.tensor(-.5))),
+    ("lower_bound below 0", dict(lower_bound=1.0)),
+    ("form ring", dict(form="ring")), ("cp_context object", dict(cp_context=object())),
+    ("q batch of 2", dict({n: two(x[n]) for n in TOKENS}, cu_seqlens=[0, 20]))])
+def test_layer(words, more):
+    refuses(ValueError, words, lambda: f(**dict({n: x[n] for n in TOKENS}, **more)))
+
+
+@pytest.mark.parametrize("kind, words, more", [
+    (TypeError, "temperature", dict(temperature=1)),
+    (NotImplementedError, "return_intermediate_states True False",
+     dict(return_intermediate_states=True))])
+def test_options(kind, words, more):
+    refuses(kind, words, lambda: f(q, k, v, g, beta, **more))
+
+
+@pytest.mark.parametrize("words, call", [
+    ("hidden_size 0", lambda: kcp_torch.ShortConvolution(0, 4)),
+    ("kernel_size 'a'", lambda: kcp_torch.ShortConvolution(8, "a")),
+    ("activation 'relu'", lambda: kcp_torch.ShortConvolution(8, 4, activation="relu")),
+    ("x [1, 5, 7] 8]", lambda: kcp_torch.ShortConvolution(8, 4)(torch.zeros(1, 5, 7)))])
+def test_short_convolution(words, call):
+    refuses(ValueError, words, call)
+
+
+@pytest.mark.parametrize("words, more", [
+    ("x [4, 8] [B, T, D]", dict(x=v[0, 0])), ("weight NoneType", dict(weight=None)),
+    ("weight [8, 0] column", dict(weight=torch.zeros(8, 0))),
+    ("bias [3] [8]", dict(bias=torch.zeros(3))), ("x int64", dict(x=v[0].long())),
+    ("residual [1, 3, 8]", dict(residual=torch.zeros(1, 3, 8))),
+    ("activation", dict(activation="relu")), ("weight", dict(weight=torch.zeros(7, 4))),
+    ("initial_state [20, 8, 3] [20, 8, 4]", dict(initial_state=torch.zeros(20, 8, 3)))])
+def test_convolution(words, more):
+    refuses(ValueError, words, lambda: kcp_torch.causal_conv1d(
+        **dict(dict(x=v[0], weight=torch.zeros(8, 4)), **more)))
+
+
+def test_transforms():
+    if kcp_torch.ops.available:
+        from torch._subclasses import FakeTensorMode
+        with FakeTensorMode() as mode:
+            fake = [mode.from_tensor(t) for t in (q, k, v, g, beta)]
+            refuses(ValueError, "q FakeTensor memory", lambda: f(*fake))
+    forward = torch.autograd.forward_ad
+    with forward.dual_level():                # without an error the tangent would be lost
+        dual = forward.make_dual(v, v)
+        refuses(NotImplementedError, "forward-mode", lambda: f(q, k, dual, g, beta))
+        refuses(NotImplementedError, "forward-mode",
+                lambda: kcp_torch.causal_conv1d(dual[0], torch.zeros(8, 4)))
+    if hasattr(torch, "func"):
+        refuses(NotImplementedError, "torch.func", lambda: torch.func.vmap(
+            lambda y: f(q, k, y, g, beta)[0])(two(v)[:, None]))
+
+
+def test_second_derivatives():
+    """Checks that second derivatives are refused for any loss, even for a sum, whose
+    gradient is constant. Tests casts, views and the custom ops."""
+    x, _, _ = draw(3, (0, 20), 1, 2, 8, 8, options())
+    flat, _, _ = draw(3, (0, 20), 1, 2, 8, 8, options(gdn=True))
+    w = torch.linspace(-1, 1, 64, dtype=D).view(16, 4)
+    kda = lambda **y: kcp_torch.chunk_kda(**y)[0]
+    gdn = lambda **y: kcp_torch.chunk_gated_delta_rule(**y)[0]
+    conv = lambda **y: kcp_torch.causal_conv1d(**y)[0]
+    calls = [(kda, x, "k", "v"), (gdn, flat, "k", "q"),
+             (conv, dict(x=x["v"].reshape(1, 20, 16), weight=w), "x", "weight")]
+    if kcp_torch.ops.available:
+        layer = ("KCP_KDA", None, False, False, False, False, None, "recompute", False,
+                 64, "all_gather", False, False)
+        calls += [(lambda **y: kcp_torch.ops.chunk(
+            layer, (0, 20), None, None, (*y.values(), None, None, None))[0], x, "k", "v"),
+            (lambda x, weight: kcp_torch.ops.conv(
+                ((0, 20), None, 4, True, False), None, False, (x, weight, None, None)),
+             calls[2][1], "x", "weight")]
+    for f, given, first, second in calls:
+        for kind, loss in ((D, torch.sum), (F32, lambda o: o.square().sum())):
+            y = {n: t.to(kind).clone().requires_grad_()
+                 for n, t in given.items() if t is not None}
+            o = f(**{n: t.mT.contiguous().mT for n, t in y.items()})
+            g, = torch.autograd.grad(loss(o), y[first], create_graph=True)
+            last = (g ** 2).sum() + o.sum()
+            refuses(RuntimeError, "second derivative first",
+                    lambda: torch.autograd.grad(last, y[second]))
