@@ -18,7 +18,8 @@ import sys
 import tempfile
 import time
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from common import ROOT, version
+
 SIZES = " H=2 HV=2 K=128 V=128 C=64 R=2 l2norm beta=sigmoid "
 CASES = [
     ("one sequence", "live lengths=512"), ("strong gates", "strong lengths=512"),
@@ -81,10 +82,7 @@ def main(arguments):
     build = arguments[0] if arguments else ROOT + "/build"
     out, date = os.environ.get("OUT") or build, time.strftime("%F", time.gmtime())
     only, failed, table = os.environ.get("SYSTEMS", ""), 0, []
-    version = "not found"
-    if os.path.exists(ROOT + "/.peers/FLA_VERSION"):
-        with open(ROOT + "/.peers/FLA_VERSION", encoding="utf-8") as f:
-            version = f.read().split(" ", 1)[1].strip()
+    fla = version("flash-linear-attention").partition(" ")[2] or "not found"
     with tempfile.TemporaryDirectory() as folder:
         for system, function, model in JUDGED:
             for stage in ("08", "13"):
@@ -93,7 +91,7 @@ def main(arguments):
                 print("%s, stage %s" % (system, stage), flush=True)
                 rows, why = judged(build, system, function, model, stage, folder)
                 failed += rows is None
-                table.append([system, version, date, "forward" if stage == "08" else
+                table.append([system, fla, date, "forward" if stage == "08" else
                               "backward"] + (row_of(rows, function, stage) if rows else
                                              [0, 0, 0, 0, why, "-"]))
     for system, commit, why in NONE:

@@ -13,9 +13,12 @@ columns, after `import kcp_torch.fla`, FLA's function calls kcp_torch. For colum
 one assignment replaces the function that the layer calls. Numbers are the largest relative
 error |a - b| / |b| over tensors; "-" marks a mode that the layer does not have. For column
 "planted", kcp_torch gets a wrong beta, and the error must exceed the limit. With --time, a
-layer's forward, forward plus backward and peak memory are printed with kcp_torch and with
-FLA's kernels; --record writes these as a table, which records.py adds as layers.tsv. The
-exit status is 1 if a row fails, or with --all if a package is missing.
+layer's forward, forward plus backward and peak memory are printed with kcp_torch, with
+FLA's kernels and with the fallback, or with one of them (--only); the GPU is busy while the
+host enqueues a step, so the host's time does not count. --record writes a table, which
+records.py adds as layers.tsv. FLA's kernels are tuned first, a minute or two per layer;
+earlier processes with --only FLA, one per layer at once, leave compiled candidates in Triton's
+cache. The exit status is 1 if a row fails, or with --all if a package is missing.
 """
 import argparse
 import contextlib
@@ -27,13 +30,17 @@ import warnings
 import torch
 import torch.nn.functional as F
 
+import common
 from layer_rows import ROWS, replaced
+from reach import Timer
 
 CUTS = 0, 17, 81, 150                         # packed sequences; their length is T
 T, PADS = CUTS[-1], (0, 53)                   # padding of each sequence of a batch
 TINY = dict(width=64, H=2, HV=4, K=16)
 SMALL = dict(width=256, H=2, HV=4, K=128)     # on a GPU
 REAL = dict(width=2048, H=16, HV=32, K=128)
+PEERS = "kcp_torch", "FLA", "PyTorch"
+WAIT = 100_000_000                            # cycles, about 0.05 s: longer than the host
 COLUMNS = "layer", "peer", "forward_ms", "both_ms", "peak_mib", "says"
 
 
@@ -195,65 +202,33 @@ def text(cells, limit):
     return words + [number(line, line <= limit), number(planted, planted > limit)]
 
 
-def times(call, x, found, repeats=9):
-    """Writes to `found` the medians of forward without gradients and of forward plus
-    backward in ms, and the peak of memory above the start of the step in MiB."""
-    w = torch.randn_like(x)
-
-    def forward():
-        with torch.no_grad():
-            call(x)
-
-    def both():
-        call(x).backward(w)
-    for name, step in ("forward_ms", forward), ("both_ms", both):
-        for _ in range(3):
-            step()
-        ms = []
-        for _ in range(repeats):
-            a, b = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            a.record()
-            step()
-            b.record()
-            torch.cuda.synchronize()
-            ms.append(a.elapsed_time(b))
-        found[name] = round(sorted(ms)[len(ms) // 2], 4)
-    torch.cuda.reset_peak_memory_stats()
-    before = torch.cuda.memory_allocated()
-    both()
-    torch.cuda.synchronize()
-    found["peak_mib"] = round((torch.cuda.max_memory_allocated() - before) / 2 ** 20, 1)
-
-
-def timed(checker, name, row):
-    """Times a layer with kcp_torch, with FLA's kernels, and with the layer's own fallback
-    in PyTorch, if it has one. If FLA refuses the backward, only the forward has a time.
-    Yields a dictionary per system."""
-    for peer in ("kcp_torch", "FLA", "PyTorch")[:2 if row.package == "fla.layers" else 3]:
-        os.environ["KCP_FLA"] = str(int(peer == "kcp_torch"))
-        before, found = checker.served.calls, dict(layer=name, peer=peer)
-        try:
-            layer = checker.made(row, REAL).train()
-            x = torch.randn(1, 8192, REAL["width"], device="cuda", dtype=torch.bfloat16,
-                            requires_grad=True)
-            plain = row.plain if peer == "PyTorch" else getattr(row.place, row.name)
-            with replaced(row.place, row.name, plain):
-                times(lambda x: row.call(layer, x), x, found)
-            if (checker.served.calls > before) != (peer == "kcp_torch"):
-                found["says"] = "left to FLA"
-        except Exception as e:                # other rows are still timed
-            found["says"] = f"{type(e).__name__}: {' '.join(str(e).split())[:100]}"
-        cells = "".join(f"{found.get(n, '-'):>10}" for n in COLUMNS[2:5])
-        print(f"{name:<28}{peer:<12}{cells}  {found.get('says', '')}", flush=True)
-        layer = x = None
-        torch.cuda.empty_cache()
-        yield found
-    del os.environ["KCP_FLA"]
+def timed(checker, name, row, peer):
+    """Times a layer with kcp_torch, with FLA's kernels, or with the layer's own fallback
+    in PyTorch, and prints a line. If FLA refuses the backward, only the forward has a
+    time."""
+    os.environ["KCP_FLA"] = str(int(peer == "kcp_torch"))
+    before, found = checker.served.calls, dict(layer=name, peer=peer)
+    try:
+        layer = checker.made(row, REAL).train()
+        x = torch.randn(1, 8192, REAL["width"], device="cuda", dtype=torch.bfloat16)
+        plain = row.plain if peer == "PyTorch" else getattr(row.place, row.name)
+        with replaced(row.place, row.name, plain):
+            Timer(torch, WAIT).times(lambda x: row.call(layer, x["x"]),
+                               dict(layer.named_parameters(), x=x), torch.randn_like(x),
+                               found)
+        if (checker.served.calls > before) != (peer == "kcp_torch"):
+            found["says"] = "left to FLA"
+    except Exception as e:                    # other rows are still timed
+        found["says"] = f"{type(e).__name__}: {' '.join(str(e).split())[:100]}"
+    cells = "".join(f"{found.get(n, '-'):>10}" for n in COLUMNS[2:5])
+    print(f"{name:<28}{peer:<12}{cells}  {found.get('says', '')}", flush=True)
+    torch.cuda.empty_cache()
+    return found
 
 
 def write(path, rows):
     with open(path, "w", newline="") as f:
-        out = csv.DictWriter(f, COLUMNS, delimiter="\t", lineterminator="\n", restval="")
+        out = csv.DictWriter(f, COLUMNS, restval="", extrasaction="ignore", **common.TSV)
         out.writeheader()
         out.writerows(rows)
 
@@ -263,6 +238,7 @@ def main():
     take.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     take.add_argument("--rows", nargs="+", metavar="WORD", default=[""])
     take.add_argument("--time", action="store_true")
+    take.add_argument("--only", choices=PEERS)
     take.add_argument("--record", metavar="FILE")
     take.add_argument("--all", action="store_true")
     o = take.parse_args()
@@ -277,9 +253,9 @@ def main():
         from triton.runtime import driver
         driver.set_active(Driver())
         torch.compiler.set_stance("force_eager")
-    elif o.time:                              # Triton's candidates compile on all cores
+    else:                                     # Triton's candidates compile on all cores
         import ahead
-        ahead.install()
+        ahead.install(first=not o.time)
     import kcp_torch.fla
     checker = Checker("cuda" if o.time else o.device)
     missing = 0
@@ -293,10 +269,11 @@ def main():
     found = []
     for name, row in rows.items():
         if o.time:
-            for x in timed(checker, name, row):
-                found.append(x)
-                if o.record:
-                    write(o.record, found)
+            for peer in [o.only] if o.only else PEERS:
+                if peer != "PyTorch" or row.package != "fla.layers":
+                    found.append(timed(checker, name, row, peer))
+            if o.record:
+                write(o.record, found)
             continue
         try:
             words = text(checker.row(row, TINY if checker.cpu else SMALL), checker.limit)

@@ -21,8 +21,8 @@ import time
 import torch
 import torch.nn.functional as F
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.dirname(os.path.dirname(HERE))
+from common import PEERS, ROOT
+
 sys.path.insert(0, os.path.join(ROOT, "book/examples/torch"))
 import kcp_torch                                                        # noqa: E402
 import train                                                            # noqa: E402
@@ -67,7 +67,7 @@ def curve(function, text, steps, lr=3e-3):
 
 def main():
     take = argparse.ArgumentParser(prog="loss_curve.py")
-    take.add_argument("--fla", metavar="DIR", default=os.path.join(ROOT, ".peers"))
+    take.add_argument("--fla", metavar="DIR", default=PEERS)
     take.add_argument("--steps", type=int, default=300)
     take.add_argument("--text", nargs="+", metavar="FILE")
     o = take.parse_args()

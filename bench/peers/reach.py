@@ -54,8 +54,10 @@ def arguments():
 # ---- the child: times rows, prints JSON lines
 
 class Timer:
-    def __init__(self, torch):
-        self.torch, self.cuda = torch, torch.cuda
+    """Times calls. `wait`: cycles for which the GPU is busy before each call, so that the
+    host is ahead of the GPU and the time of its work does not count."""
+    def __init__(self, torch, wait=0):
+        self.torch, self.cuda, self.wait = torch, torch.cuda, wait
 
     def median(self, step, n=9, most=1.5):
         """Returns the median of n calls in ms; fewer calls if they take long."""
@@ -64,6 +66,7 @@ class Timer:
         ms, ends = [], time.monotonic() + most
         for i in range(3 + n):
             a, b = (self.cuda.Event(enable_timing=True) for _ in range(2))
+            self.cuda._sleep(self.wait) if self.wait else None
             a.record()
             step()
             b.record()
