@@ -28,13 +28,11 @@ static struct token_range rows_needed(const struct kcp_halo *h, int r, int s)
     const struct token_range none = { 0, 0 };
     if (!h->backward) {
         const int64_t start = p->cu_seqlens[g->n], far = g->begin - h->reach;
-        if (g->first || is_adjacent(p, r, s))
-            return none;
+        if (g->first || is_adjacent(p, r, s)) return none;
         return (struct token_range){ far > start ? far : start, g->begin };
     }
     const int64_t end = p->cu_seqlens[g->n + 1], far = g->end + h->reach;
-    if (g->last || is_adjacent(p, r, s + 1))
-        return none;
+    if (g->last || is_adjacent(p, r, s + 1)) return none;
     return (struct token_range){ g->end, far < end ? far : end };
 }
 
@@ -65,8 +63,7 @@ static struct piece first_piece(const struct kcp_halo *h, int r, int s,
     int j = h->backward ? g->next : g->prev;
     if (w.begin >= w.end)
         return (struct piece){ .rank = -1 };
-    while (p->seg[j].begin > w.begin)
-        j = p->seg[j].prev;
+    while (p->seg[j].begin > w.begin) j = p->seg[j].prev;
     return piece_at(p, j, w);
 }
 
@@ -84,11 +81,9 @@ static int64_t edge_of(const struct kcp_halo *h, int r, int s)
 {
     const struct kcp_context *x = &h->plan->ctx[r];
     int end = s + 1;
-    while (end < x->NS && is_adjacent(h->plan, r, end))
-        end++;
+    while (end < x->NS && is_adjacent(h->plan, r, end)) end++;
     const int64_t tokens = x->cu[end] - x->cu[s];
-    if (is_adjacent(h->plan, r, s) || h->plan->seg[x->seg0 + s].first)
-        return 0;
+    if (is_adjacent(h->plan, r, s) || h->plan->seg[x->seg0 + s].first) return 0;
     return tokens < h->reach ? tokens : h->reach;
 }
 
@@ -112,14 +107,11 @@ static int64_t row_of(const struct kcp_halo *h, const struct piece *piece)
     const struct kcp_plan *p = h->plan;
     const struct kcp_context *x = &p->ctx[piece->rank];
     int s = piece->seg - x->seg0;
-    while (p->seg[x->seg0 + s].begin > piece->begin)
-        s--;
+    while (p->seg[x->seg0 + s].begin > piece->begin) s--;
     const int64_t into = piece->begin - p->seg[x->seg0 + s].begin;
-    if (!h->edges)
-        return x->cu[s] + into;
+    if (!h->edges) return x->cu[s] + into;
     int begin = s;
-    while (is_adjacent(p, piece->rank, begin))
-        begin--;
+    while (is_adjacent(p, piece->rank, begin)) begin--;
     return kcp_halo_edge(h, piece->rank, begin) + x->cu[s] - x->cu[begin] + into;
 }
 
@@ -140,8 +132,7 @@ int64_t kcp_halo_rows(const struct kcp_halo *h, int r)
 
 static int copy_rows(const struct kcp_halo *h, char *to, const char *from, size_t bytes)
 {
-    if (h->ops)
-        return h->ops->copy(to, bytes, from, bytes, bytes, 1, h->stream);
+    if (h->ops) return h->ops->copy(to, bytes, from, bytes, bytes, 1, h->stream);
     memcpy(to, from, bytes);
     return KCP_OK;
 }
@@ -154,12 +145,9 @@ static int move(const struct kcp_halo *h, const struct piece *x, int to,
     const int r = h->plan->R > 1 ? h->comm->r : 0;
     //> halo-rows
     const size_t bytes = (size_t)(x->end - x->begin) * h->row_bytes;
-    if (x->rank == r)
-        from += row_of(h, x) * h->row_bytes;
-    if (x->rank == r && to == r)
-        return copy_rows(h, halo, from, bytes);
-    if (x->rank == r)
-        return h->comm->send(h->comm, from, bytes, to, h->stream);
+    if (x->rank == r) from += row_of(h, x) * h->row_bytes;
+    if (x->rank == r && to == r) return copy_rows(h, halo, from, bytes);
+    if (x->rank == r) return h->comm->send(h->comm, from, bytes, to, h->stream);
     return h->comm->recv(h->comm, halo, bytes, x->rank, h->stream);
     //< halo-rows
 }
@@ -176,8 +164,7 @@ static int move_all(const struct kcp_halo *h, int to, int r, const void *x, void
         struct piece p = first_piece(h, to, s, w);
         for (; p.rank >= 0 && !status; p = next_piece(h, p, w)) {
             char *here = at ? at + (p.begin - w.begin) * h->row_bytes : NULL;
-            if (to == r || p.rank == r)
-                status = move(h, &p, to, x, here);
+            if (to == r || p.rank == r) status = move(h, &p, to, x, here);
         }
     }
     return status;
@@ -190,15 +177,12 @@ int kcp_halo_run(const struct kcp_halo *h, const void *x, void *halo)
     if (!h || !h->plan || (h->plan->R > 1 && !h->comm) || h->reach < 0)
         return kcp_refuse(KCP_BAD, "halo: 'plan' or 'comm' is NULL, or 'reach' < 0");
     const int R = h->plan->R, r = R > 1 ? h->comm->r : 0;
-    if (!h->plan->crossing)
-        return KCP_OK;
+    if (!h->plan->crossing) return KCP_OK;
     const int opened = h->comm->group(h->comm, 1);
     int status = opened;
     for (int j = 0; j < R && !status; j++)
-        if (j != r)
-            status = move_all(h, j, r, x, NULL);
-    if (!status)
-        status = move_all(h, r, r, x, halo);
+        if (j != r) status = move_all(h, j, r, x, NULL);
+    if (!status) status = move_all(h, r, r, x, halo);
     return group_end(h->comm, opened, status);
 }
 
@@ -215,8 +199,7 @@ static int state_lacked(const struct kcp_halo *h, int r, int s)
     const int beside = h->backward ? s + 1 : s - 1, n = g->n;
     const int64_t away = h->backward ? p->cu_seqlens[n + 1] - g->end
                                      : g->begin - p->cu_seqlens[n];
-    if ((h->backward ? p->ht_rank : p->h0_rank)[n] == r || away >= h->reach)
-        return -1;
+    if ((h->backward ? p->ht_rank : p->h0_rank)[n] == r || away >= h->reach) return -1;
     const int again = beside >= 0 && beside < x->NS && p->seg[x->seg0 + beside].n == n;
     return again ? -1 : n;
 }
@@ -229,8 +212,7 @@ int kcp_halo_states(const struct kcp_halo *h, void *states)
         return kcp_refuse(KCP_BAD, "halo: 'plan' or 'comm' is NULL, or 'reach' < 0");
     const struct kcp_plan *p = h->plan;
     const size_t bytes = (size_t)h->reach * h->row_bytes;
-    if (p->R == 1 || !p->crossing || !bytes)
-        return KCP_OK;
+    if (p->R == 1 || !p->crossing || !bytes) return KCP_OK;
     const int *owner = h->backward ? p->ht_rank : p->h0_rank, r = h->comm->r;
     const int opened = h->comm->group(h->comm, 1);
     int status = opened;

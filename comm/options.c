@@ -11,11 +11,9 @@ int kcp_timeout(double *seconds, char *why, size_t n)
 {
     const char *s = getenv("KCP_TIMEOUT_S");
     char *end = "";
-    if (!seconds)
-        return kcp_refuse(KCP_BAD, "kcp_timeout: 'seconds' is NULL");
+    if (!seconds) return kcp_refuse(KCP_BAD, "kcp_timeout: 'seconds' is NULL");
     *seconds = 60;
-    if (!s || !*s)
-        return KCP_OK;
+    if (!s || !*s) return KCP_OK;
     errno = 0;
     const long x = strtol(s, &end, 10);
     const int is_digit = *s >= '0' && *s <= '9';       /* no sign, no blank */

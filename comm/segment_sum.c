@@ -23,13 +23,10 @@ int kcp_segment_sum(const struct kcp_plan *plan, struct kcp_comm *comm,
         return kcp_refuse(KCP_BAD, "segment_sum: 'part' is NULL");
     int64_t rows = 1;
     for (int j = 0; j < R; j++)
-        if (plan->ctx[j].NS > rows)
-            rows = plan->ctx[j].NS;
+        if (plan->ctx[j].NS > rows) rows = plan->ctx[j].NS;
     int64_t most = PIECE / (R * rows);          /* columns in one piece */
-    if (most > n)
-        most = n;
-    if (most < 1)
-        most = 1;
+    if (most > n) most = n;
+    if (most < 1) most = 1;
     double *mine = calloc(rows * most, sizeof *mine);
     double *all = malloc(sizeof *all * R * rows * most);
     int status = mine && all ? KCP_OK : KCP_NO_MEMORY;
@@ -40,11 +37,9 @@ int kcp_segment_sum(const struct kcp_plan *plan, struct kcp_comm *comm,
             memcpy(mine + s * m, part + s * n + i0, sizeof *mine * m);
         if (R > 1)
             status = comm->all_gather(comm, mine, all, sizeof *mine * rows * m, NULL);
-        else
-            memcpy(all, mine, sizeof *mine * rows * m);
+        else memcpy(all, mine, sizeof *mine * rows * m);
         //> segment-order
-        for (int64_t i = 0; i < m; i++)
-            sum[i0 + i] = 0;
+        for (int64_t i = 0; i < m; i++) sum[i0 + i] = 0;
         for (int j = 0; j < plan->S; j++) {
             const struct kcp_segment *g = &plan->seg[plan->order[j]];
             const int64_t s = plan->order[j] - plan->ctx[g->rank].seg0;
@@ -66,10 +61,8 @@ int kcp_parameter_sum(const struct kcp_call *c, const double *part, int64_t n,
                           "or n is negative");
     if (!(c->part & KCP_SUM_LOCAL))
         return kcp_segment_sum(c->plan, c->comm, part, n, sum);
-    for (int64_t i = 0; i < n; i++)
-        sum[i] = 0;
+    for (int64_t i = 0; i < n; i++) sum[i] = 0;
     for (int s = 0; s < c->NS; s++)
-        for (int64_t i = 0; i < n; i++)
-            sum[i] += part[s * n + i];
+        for (int64_t i = 0; i < n; i++) sum[i] += part[s * n + i];
     return KCP_OK;
 }

@@ -9,8 +9,7 @@
 /* Returns the number of ranges of a sequence of `length` tokens. */
 static int64_t pieces(enum kcp_spread spread, int64_t length, int R, int64_t stripe)
 {
-    if (spread == KCP_ZIGZAG)
-        return 2 * (int64_t)R;
+    if (spread == KCP_ZIGZAG) return 2 * (int64_t)R;
     if (spread == KCP_STRIPED)
         return length / stripe + (length % stripe != 0);    /* rounded up */
     return R;
@@ -22,8 +21,7 @@ static int64_t pieces(enum kcp_spread spread, int64_t length, int R, int64_t str
 //> zigzag
 static int owner_of(enum kcp_spread spread, int64_t i, int R)
 {
-    if (spread == KCP_ZIGZAG)
-        return (int)(i < R ? i : 2 * (int64_t)R - 1 - i);
+    if (spread == KCP_ZIGZAG) return (int)(i < R ? i : 2 * (int64_t)R - 1 - i);
     return (int)(i % R);
 }
 
@@ -31,8 +29,7 @@ static int64_t begin_of(enum kcp_spread spread, int64_t i, int64_t length, int R
                         int64_t stripe)
 {
     const int64_t P = pieces(spread, length, R, stripe);
-    if (spread != KCP_STRIPED)
-        return length / P * i + length % P * i / P;
+    if (spread != KCP_STRIPED) return length / P * i + length % P * i / P;
     return i * stripe < length ? i * stripe : length;
 }
 //< zigzag
@@ -66,8 +63,7 @@ int kcp_owners_make(struct kcp_owners *o, enum kcp_spread spread, int N,
     *why = "owners: the pointer to the struct to fill is NULL";
     if (!o) return KCP_BAD;
     *o = (struct kcp_owners){ 0 };
-    if ((*why = refuse(spread, N, cu, R, stripe, &B)))
-        return KCP_BAD;
+    if ((*why = refuse(spread, N, cu, R, stripe, &B))) return KCP_BAD;
     const int64_t whole[] = { 0, cu[N] };
     const int all = spread == KCP_CONTIGUOUS || B == 0;
     if (all) {

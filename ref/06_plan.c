@@ -50,8 +50,7 @@ static const char *refuse_ranges(const struct request *a, int64_t T, int R)
 static const char *refuse(int N, const int64_t *cu, int R, const struct request *a,
                           int64_t L, int C)
 {
-    if (N < 0 || N > MOST_ITEMS)
-        return "N, the number of sequences, is not in 0..2^26";
+    if (N < 0 || N > MOST_ITEMS) return "N, the number of sequences, is not in 0..2^26";
     if (!cu || cu[0] != 0) return "cu_seqlens is NULL or does not begin with 0";
     for (int n = 0; n < N; n++)
         if (cu[n + 1] < cu[n]) return "cu_seqlens decreases";
@@ -69,10 +68,8 @@ static const char *refuse(int N, const int64_t *cu, int R, const struct request 
 static void move_bounds(struct kcp_plan *p)
 {
     for (int b = 1, n = 0; b < p->B; b++) {
-        while (n < p->N && p->cu_seqlens[n + 1] <= p->bound[b])
-            n++;
-        if (n == p->N)
-            return;
+        while (n < p->N && p->cu_seqlens[n + 1] <= p->bound[b]) n++;
+        if (n == p->N) return;
         const int64_t into = (p->bound[b] - p->cu_seqlens[n]) % p->L;
         p->bound[b] -= into;
         p->moved += into > 0;
@@ -86,12 +83,9 @@ static void join_ranges(struct kcp_plan *p)
 {
     int B = 0;
     for (int b = 0; b < p->B; b++) {
-        if (p->bound[b] == p->bound[b + 1])
-            continue;
-        if (B && p->owner[B - 1] == p->owner[b])
-            B--;
-        else
-            p->bound[B] = p->bound[b];
+        if (p->bound[b] == p->bound[b + 1]) continue;
+        if (B && p->owner[B - 1] == p->owner[b]) B--;
+        else p->bound[B] = p->bound[b];
         p->owner[B++] = p->owner[b];
         p->bound[B] = p->bound[b + 1];
     }
@@ -101,8 +95,7 @@ static void join_ranges(struct kcp_plan *p)
         p->cuts[p->owner[b] + 1] += p->bound[b + 1] - p->bound[b];
         p->scattered |= b > 0 && p->owner[b] < p->owner[b - 1];
     }
-    for (int r = 0; r < p->R; r++)
-        p->cuts[r + 1] += p->cuts[r];
+    for (int r = 0; r < p->R; r++) p->cuts[r + 1] += p->cuts[r];
 }
 
 /* Sets the ranges from the table of owners or from cuts. By default, the range of rank
@@ -114,17 +107,13 @@ static int ranges(struct kcp_plan *p, const struct request *a)
     p->B = o ? o->B : p->R;
     p->bound = malloc(sizeof *p->bound * (p->B + 1LL));
     p->owner = malloc(sizeof *p->owner * (p->B + 1LL));
-    if (!p->bound || !p->owner)
-        return KCP_NO_MEMORY;
+    if (!p->bound || !p->owner) return KCP_NO_MEMORY;
     for (int b = 0; b <= p->B; b++) {
-        if (o)
-            p->bound[b] = o->bound[b];
-        else
-            p->bound[b] = a->cuts ? a->cuts[b] : b * q + b * rest / p->R;
+        if (o) p->bound[b] = o->bound[b];
+        else p->bound[b] = a->cuts ? a->cuts[b] : b * q + b * rest / p->R;
         p->owner[b] = o && b < p->B ? o->owner[b] : b;
     }
-    if (p->L)
-        move_bounds(p);
+    if (p->L) move_bounds(p);
     join_ranges(p);
     return KCP_OK;
 }
@@ -157,8 +146,7 @@ static int64_t segments(struct kcp_plan *p)
     for (int n = 0, b = 0; n < p->N; n++) {
         const int64_t from = p->cu_seqlens[n], to = p->cu_seqlens[n + 1];
         for (int64_t t = from, end; t < to; t = end) {
-            while (p->bound[b + 1] <= t)
-                b++;
+            while (p->bound[b + 1] <= t) b++;
             end = to < p->bound[b + 1] ? to : p->bound[b + 1];
             if (p->L && end - t > p->L - (t - from) % p->L)
                 end = t + p->L - (t - from) % p->L;
@@ -166,10 +154,8 @@ static int64_t segments(struct kcp_plan *p)
                 put_segment(p, S, (struct kcp_segment){
                     .n = n, .rank = p->owner[b], .begin = t, .end = end,
                     .first = t == from, .last = end == to });
-            else
-                p->ctx[p->owner[b]].NS++;
-            if (++S > MOST_ITEMS)
-                return S;
+            else p->ctx[p->owner[b]].NS++;
+            if (++S > MOST_ITEMS) return S;
         }
     }
     return S;
@@ -202,14 +188,11 @@ static int *context(struct kcp_plan *p, int r, int Wc, int *at)
     for (int s = 0; s < x->NS; s++) {
         x->cu[s + 1] = x->cu[s] + (int)(seg[s].end - seg[s].begin);
         x->cn[s + 1] = x->cn[s] + (x->cu[s + 1] - x->cu[s] - 1) / p->C + 1;
-        for (int c = x->cn[s]; c < x->cn[s + 1]; c++)
-            x->sc[c] = s;
-        if (s == 0 || seg[s].prev != x->seg0 + s - 1)
-            x->seq[x->n_local++] = seg[s].n;
+        for (int c = x->cn[s]; c < x->cn[s + 1]; c++) x->sc[c] = s;
+        if (s == 0 || seg[s].prev != x->seg0 + s - 1) x->seq[x->n_local++] = seg[s].n;
         x->cu_seqlens[x->n_local] = x->cu[s + 1];
     }
-    if (x->NS == 0)
-        return at;
+    if (x->NS == 0) return at;
 
     const int first = seg[0].n, last = seg[x->NS - 1].n;
     x->is_first_rank = seg[0].first;
@@ -244,8 +227,7 @@ static int own_segments(struct kcp_plan *p, const char **why)
 {
     const int64_t S = segments(p);
     *why = "the plan has more than 2^26 segments";
-    if (S > MOST_ITEMS)
-        return KCP_BAD;
+    if (S > MOST_ITEMS) return KCP_BAD;
     for (int r = 0, j = 0; r < p->R; r++) {
         p->ctx[r].seg0 = j;
         j += p->ctx[r].NS;
@@ -253,14 +235,12 @@ static int own_segments(struct kcp_plan *p, const char **why)
     }
     p->seg = malloc((S + 1) * sizeof *p->seg);
     p->order = malloc((S + 1) * sizeof *p->order);
-    if (!p->seg || !p->order)
-        return KCP_NO_MEMORY;
+    if (!p->seg || !p->order) return KCP_NO_MEMORY;
     p->S = segments(p);
     for (int i = p->S - 1; i >= 0; i--) {
         struct kcp_segment *s = &p->seg[p->order[i]];
         const struct kcp_segment *next = s->last ? NULL : &p->seg[s->next];
-        if (!next)
-            continue;
+        if (!next) continue;
         s->post = next->post + (next->rank != s->rank);
         p->crossing |= next->rank != s->rank;
     }
@@ -272,13 +252,11 @@ static int own_segments(struct kcp_plan *p, const char **why)
 static void own_states(struct kcp_plan *p)
 {
     for (int n = 0, b = 0; n < p->N; n++) {
-        while (b < p->B && p->bound[b + 1] <= p->cu_seqlens[n])
-            b++;
+        while (b < p->B && p->bound[b + 1] <= p->cu_seqlens[n]) b++;
         p->h0_rank[n] = p->ht_rank[n] = b < p->B ? p->owner[b] : p->R - 1;
     }
     for (int j = 0; j < p->S; j++)
-        if (p->seg[j].last)
-            p->ht_rank[p->seg[j].n] = p->seg[j].rank;
+        if (p->seg[j].last) p->ht_rank[p->seg[j].n] = p->seg[j].rank;
 }
 
 /* Builds the ranges, then the segments, the owners of states, and the contexts. */
@@ -287,20 +265,15 @@ static int build(struct owned *own, const struct request *a, const char **why)
     struct kcp_plan *p = &own->plan;
     int64_t chunks;
     int err = ranges(p, a);
-    if (!err)
-        err = own_segments(p, why);
-    if (err)
-        return err;
-    if ((*why = count(p, &chunks)))
-        return KCP_BAD;
+    if (!err) err = own_segments(p, why);
+    if (err) return err;
+    if ((*why = count(p, &chunks))) return KCP_BAD;
     own->block = malloc((4LL * p->S + 3LL * p->R + chunks) * sizeof(int));
-    if (!own->block)
-        return KCP_NO_MEMORY;
+    if (!own->block) return KCP_NO_MEMORY;
 
     own_states(p);
     int *at = own->block;
-    for (int r = 0; r < p->R; r++)
-        at = context(p, r, a->Wc, at);
+    for (int r = 0; r < p->R; r++) at = context(p, r, a->Wc, at);
     p->digest = kcp_plan_digest(p);
     return KCP_OK;
 }
@@ -311,8 +284,7 @@ static int make(struct kcp_plan **plan, int N, const int64_t *cu_seqlens, int R,
     const char *unread;
     int err = KCP_BAD;
     why = why ? why : &unread;
-    if (!plan)
-        return kcp_refuse(err, "plan: the pointer to the plan to make is NULL");
+    if (!plan) return kcp_refuse(err, "plan: the pointer to the plan to make is NULL");
     *plan = NULL;
     if ((*why = refuse(N, cu_seqlens, R, a, L, C)))
         return kcp_refuse(err, "plan: %s", *why);
@@ -332,8 +304,7 @@ static int make(struct kcp_plan **plan, int N, const int64_t *cu_seqlens, int R,
             err = build(own, a, why);
         }
     }
-    if (err == KCP_NO_MEMORY)
-        *why = "out of memory";
+    if (err == KCP_NO_MEMORY) *why = "out of memory";
     if (err) {
         kcp_plan_free(*plan);
         *plan = NULL;
@@ -359,8 +330,7 @@ int kcp_plan_owned(struct kcp_plan **plan, int N, const int64_t *cu_seqlens, int
 
 void kcp_plan_free(struct kcp_plan *p)
 {
-    if (!p)
-        return;
+    if (!p) return;
     free(((struct owned *)p)->block);           /* p is at offset 0 of `owned` */
     free(p->cu_seqlens);
     free(p->cuts);

@@ -55,18 +55,15 @@ int kcp_plan_refresh(struct kcp_plan *p, const struct kcp_plan *next, const char
     const char *unread;
     why = why ? why : &unread;
     *why = !p || !next ? "one of the two plans is NULL" : NULL;
-    if (*why)
-        return kcp_refuse(KCP_BAD, "plan: %s", *why);
-    if ((*why = differs(p, next)))
-        return kcp_refuse(KCP_NA, "plan: %s", *why);
+    if (*why) return kcp_refuse(KCP_BAD, "plan: %s", *why);
+    if ((*why = differs(p, next))) return kcp_refuse(KCP_NA, "plan: %s", *why);
     memcpy(p->cu_seqlens, next->cu_seqlens, sizeof *p->cu_seqlens * (p->N + 1));
     memcpy(p->cuts, next->cuts, sizeof *p->cuts * (p->R + 1));
     memcpy(p->seg, next->seg, sizeof *p->seg * p->S);
     memcpy(p->order, next->order, sizeof *p->order * p->S);
     memcpy(p->bound, next->bound, sizeof *p->bound * (p->B + 1));
     memcpy(p->owner, next->owner, sizeof *p->owner * p->B);
-    for (int r = 0; r < p->R; r++)
-        refresh_context(&p->ctx[r], &next->ctx[r]);
+    for (int r = 0; r < p->R; r++) refresh_context(&p->ctx[r], &next->ctx[r]);
     p->moved = next->moved;
     p->scattered = next->scattered;
     p->digest = next->digest;

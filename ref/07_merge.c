@@ -15,12 +15,10 @@ static void step(int K, int V, const double map[K][V + K], int backward, int fir
 {
     //> fold_step
     for (int i = 0; i < K; i++) {
-        for (int v = 0; v < Vb; v++)
-            next[i][v] = map[i][v0 + v];
+        for (int v = 0; v < Vb; v++) next[i][v] = map[i][v0 + v];
         for (int p = 0; p < K && !first; p++) {
             const double M = backward ? map[p][V + i] : map[i][V + p];
-            for (int v = 0; v < Vb; v++)
-                next[i][v] += M * S[p * ld + v];
+            for (int v = 0; v < Vb; v++) next[i][v] += M * S[p * ld + v];
         }
     }
     //< fold_step
@@ -34,8 +32,7 @@ static int apply(int HV, int K, int V, const void *maps, int backward, int first
     const double (*map)[K][V + K] = maps, (*in)[K][ld_in] = S_in;
     double (*out)[K][ld_out] = S_out;
     double (*next)[Vb] = malloc(sizeof(double) * K * Vb);  /* S_in may equal S_out */
-    if (!next)
-        return KCP_NO_MEMORY;
+    if (!next) return KCP_NO_MEMORY;
     for (int n = 0; n < HV; n++) {
         const double *S = first ? NULL : &in[n][0][0];
         step(K, V, map[n], backward, first, v0, Vb, S, ld_in, next);
@@ -57,15 +54,12 @@ static int compose(int HV, int K, int V, const void *b_, const void *a_, int bac
     for (int n = 0; n < HV; n++)
         for (int i = 0; i < K; i++) {
             double *h = out[n][i], *M = out[n][i] + V;
-            for (int v = 0; v < V; v++)
-                h[v] = b[n][i][v];
+            for (int v = 0; v < V; v++) h[v] = b[n][i][v];
             for (int p = 0; p < K; p++) {
                 const double M_b = backward ? b[n][p][V + i] : b[n][i][V + p];
-                for (int v = 0; v < V; v++)
-                    h[v] += M_b * a[n][p][v];
+                for (int v = 0; v < V; v++) h[v] += M_b * a[n][p][v];
             }
-            for (int j = 0; j < K && !a_first; j++)
-                M[j] = 0;
+            for (int j = 0; j < K && !a_first; j++) M[j] = 0;
             for (int p = 0; p < K && !a_first; p++) {
                 const double (*left)[V + K] = backward ? a[n] : b[n];
                 const double (*right)[V + K] = backward ? b[n] : a[n];
@@ -104,8 +98,7 @@ int ref_merge(struct kcp_merge *a)
     const int *range = a->range, j0 = range[0], j1 = range[1];
     int err = KCP_OK;
 
-    if (j0 >= j1)
-        memset(a->S, 0, sizeof(double) * HV * K * V);
+    if (j0 >= j1) memset(a->S, 0, sizeof(double) * HV * K * V);
     for (int j = j0; j < j1 && !err; j++) {
         const int at = backward ? j0 + j1 - 1 - j : j;
         err = apply(HV, K, V, map[at], backward, j == j0, 0, V, a->S, V, a->S, V, NULL);

@@ -59,8 +59,7 @@ static int local(struct fore *x)
         wy.kg = x->kg = tensor(x, "kg", TV * a->K);
         wy.qg = x->qg = tensor(x, "qg", TV * a->K);
     }
-    if (x->own.full)
-        return KCP_NO_MEMORY;
+    if (x->own.full) return KCP_NO_MEMORY;
     const int status = ref_gate(&gate);
     return status ? status : ref_wy(&wy);
 }
@@ -83,8 +82,7 @@ static int carry(struct fore *x)
     e.work = rank_zeros(&x->own, kcp_moves->exchange_work(&e) / sizeof(double) + 1);
     if (a->reuse_M && a->saved && kcp_moves->exchange_kept(&e))
         e.kept = kcp_saved_at(a->saved, "kept");
-    if (x->own.full)
-        return KCP_NO_MEMORY;
+    if (x->own.full) return KCP_NO_MEMORY;
 
     //> carry
     for (int s = 0; s < a->NS; s++)
@@ -94,8 +92,7 @@ static int carry(struct fore *x)
     affine.want = want; affine.k = x->k; affine.kg = x->kg; affine.w = x->w;
     affine.u = x->u; affine.G = x->G; affine.h_start = x->h_start; affine.map = x->maps;
     const int status = ref_affine(&affine);
-    if (status)
-        return status;
+    if (status) return status;
     memcpy(x->states, x->h_start, a->NS * KV * sizeof *x->states);
     return kcp_moves->exchange_run(&e);
     //< carry
@@ -110,8 +107,7 @@ static int keep(struct fore *x)
     struct kcp_h0 h = { 0 };
     memcpy(&h, a, sizeof(struct kcp_call));
     h.pass = KCP_FORWARD; h.h_in = x->states; h.h_kept = kept;
-    if (!x->plan->L && !x->plan->scattered)
-        return ref_h0(&h);
+    if (!x->plan->L && !x->plan->scattered) return ref_h0(&h);
     memcpy(kept, x->states, a->NS * KV * sizeof *kept);
     return KCP_OK;
 }
@@ -128,11 +124,9 @@ static int output(struct fore *x)
     chunk.u = x->u; chunk.w = x->w; chunk.Aqk = x->Aqk; chunk.G = x->G;
     chunk.h_in = x->states; chunk.o = a->o; chunk.h_out = h_out;
     chunk.v_new = tensor(x, "v_new", TV * a->V); chunk.h = tensor(x, "h", a->NC * KV);
-    if (x->own.full)
-        return KCP_NO_MEMORY;
+    if (x->own.full) return KCP_NO_MEMORY;
     const int status = ref_chunk(&chunk);
-    if (!status)
-        rank_leave(a, 0, h_out, a->h0, a->ht);
+    if (!status) rank_leave(a, 0, h_out, a->h0, a->ht);
     return status;
 }
 
@@ -150,10 +144,8 @@ static int program(struct fore *x)
         memset((char *)a->saved + sizeof *s, 0, s->bytes - sizeof *s);
     }
     //> program
-    if ((status = local(x)) || (status = carry(x)))
-        return status;
-    if (a->saved && (status = keep(x)))
-        return status;
+    if ((status = local(x)) || (status = carry(x))) return status;
+    if (a->saved && (status = keep(x))) return status;
     return output(x);
     //< program
 }

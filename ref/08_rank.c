@@ -8,8 +8,7 @@
 void *rank_zeros(struct rank_arrays *x, int64_t numbers)
 {
     void *p = calloc(numbers > 0 ? numbers : 1, sizeof(double));
-    if (!p)
-        x->full = 1;
+    if (!p) x->full = 1;
     x->at[x->n++] = p;
     return p;
 }
@@ -44,16 +43,14 @@ void rank_pass(const void *args, int back, const double *from, int64_t numbers,
     const int64_t *cu = c->plan->cu_seqlens;
     for (int n = 0; n < c->plan->N; n++)
         for (int64_t e = n * numbers; owner[n] == c->r && e < (n + 1) * numbers; e++)
-            if (cu[n] == cu[n + 1])
-                to[e] = from ? from[e] : 0;
+            if (cu[n] == cu[n + 1]) to[e] = from ? from[e] : 0;
 }
 
 int rank_end(const void *args, struct rank_arrays *x, int status, const char *name)
 {
     const struct kcp_call *c = args;
     kcp_checked_leave();
-    for (int j = 0; j < x->n; j++)
-        free(x->at[j]);
+    for (int j = 0; j < x->n; j++) free(x->at[j]);
     if (status && status != KCP_COMM && c->comm)
         c->comm->fail(c->comm, status, kcp_why_or(name));
     return status;

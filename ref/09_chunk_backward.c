@@ -58,13 +58,11 @@ static void reverse(const struct kcp_chunk_backward *a, int n, int64_t t0, int r
         const double e = kda ? 1 : exp2(G_last[0] - G[t][n][0]);
         memcpy(dU[t][n], dv_local[t][n], sizeof(double) * V);
         for (int i = 0; i < K; i++)
-            for (int v = 0; v < V; v++)
-                dU[t][n][v] += e * kt[i] * dS[i][v];
+            for (int v = 0; v < V; v++) dU[t][n][v] += e * kt[i] * dS[i][v];
     }
     for (int i = 0; i < K; i++) {
         const double decay = exp2(G_last[kda ? i : 0]);
-        for (int v = 0; v < V; v++)
-            dS[i][v] *= decay;
+        for (int v = 0; v < V; v++) dS[i][v] *= decay;
     }
     for (int64_t t = t0; t < t0 + rows; t++) {
         const double *qt = kda ? qg[t][n] : q[t][m];
@@ -94,15 +92,12 @@ int ref_chunk_backward(struct kcp_chunk_backward *a)
     for (int s = 0; s < a->NS; s++)
         for (int n = 0; n < HV; n++) {
             double *dS = a->part & KCP_REVERSE ? &dh_in[s][n][0][0] : NULL;
-            if (dS && dh_out)
-                memcpy(dS, dh_out[s][n], state);
-            else if (dS)
-                memset(dS, 0, state);
+            if (dS && dh_out) memcpy(dS, dh_out[s][n], state);
+            else if (dS) memset(dS, 0, state);
             for (int c = cn[s + 1] - 1; c >= cn[s]; c--) {
                 const int64_t t0 = cu[s] + (int64_t)(c - cn[s]) * a->C;
                 const int rows = cu[s + 1] - t0 < a->C ? cu[s + 1] - t0 : a->C;
-                if (a->part & KCP_LOCAL)
-                    local(a, n, t0, rows);
+                if (a->part & KCP_LOCAL) local(a, n, t0, rows);
                 if (dS) {
                     memcpy(dh[c][n], dS, state);
                     reverse(a, n, t0, rows, dS);

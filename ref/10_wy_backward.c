@@ -58,10 +58,8 @@ static void factors(const struct wy_chunk *x)
 
     for (int i = 0; i < x->rows; i++)
         for (int j = 0; j <= i; j++) {
-            for (int p = 0; p < V; p++)
-                dvb[j][p] += A[i][n][j] * dU[i][n][p];
-            for (int p = 0; p < K; p++)
-                dkgb[j][p] += A[i][n][j] * dw[i][p];
+            for (int p = 0; p < V; p++) dvb[j][p] += A[i][n][j] * dU[i][n][p];
+            for (int p = 0; p < K; p++) dkgb[j][p] += A[i][n][j] * dw[i][p];
         }
     for (int j = 0; j < x->rows; j++) {
         double E_k[K];
@@ -69,10 +67,8 @@ static void factors(const struct wy_chunk *x)
             E_k[p] = exp2(G[j][n][x->kda ? p : 0]) * k[j][m][p];
         for (int i = j + 1; i < x->rows; i++) {
             double s = 0;
-            for (int p = 0; p < V; p++)
-                s += dU[i][n][p] * v[j][n][p];
-            for (int p = 0; p < K; p++)
-                s += dw[i][p] * E_k[p];
+            for (int p = 0; p < V; p++) s += dU[i][n][p] * v[j][n][p];
+            for (int p = 0; p < K; p++) s += dw[i][p] * E_k[p];
             dA[i][j] = s * beta[j][n];
         }
     }
@@ -90,13 +86,11 @@ static void inverse(const struct wy_chunk *x)
     for (int i = 1; i < x->rows; i++)
         for (int j = 0; j < i; j++) {
             X[i][j] = 0;
-            for (int p = 0; p <= j; p++)
-                X[i][j] += dA[i][p] * A[j][n][p];
+            for (int p = 0; p <= j; p++) X[i][j] += dA[i][p] * A[j][n][p];
         }
     for (int p = 1; p < x->rows; p++)
         for (int i = 1; i <= p; i++)
-            for (int j = 0; j < i; j++)
-                dL[i][j] -= A[p][n][i] * X[p][j];
+            for (int j = 0; j < i; j++) dL[i][j] -= A[p][n][i] * X[p][j];
     //< inverse
 }
 //< solve
@@ -118,8 +112,7 @@ static void pairs(const struct wy_chunk *x)
     for (int i = 1; i < x->rows; i++)
         for (int j = 0; j < i; j++) {
             const double s = dAqk[i][n][j], l = dL[i][j], lb = l * beta[i][n];
-            for (int d = 0; d < KG; d++)
-                D[d] = exp2(G[i][n][d] - G[j][n][d]);
+            for (int d = 0; d < KG; d++) D[d] = exp2(G[i][n][d] - G[j][n][d]);
             for (int d = 0; d < K; d++) {
                 const double e = D[x->kda ? d : 0];
                 dq2[i][d] += s * k[j][m][d] * e;
@@ -181,8 +174,7 @@ static void gates(const struct wy_chunk *x)
     for (int d = 0; d < K; d++) {
         const int e = x->kda ? d : 0;
         double s = 0;
-        for (int v = 0; v < V; v++)
-            s += h[n][d][v] * dS[n][d][v];
+        for (int v = 0; v < V; v++) s += h[n][d][v] * dS[n][d][v];
         dG[last][e] += exp2(G[last][n][e]) * s;
     }
     for (int i = last; i >= 0; i--)
@@ -219,8 +211,7 @@ int ref_wy_backward(struct kcp_wy_backward *a)
     const int *cu = a->cu, *cn = a->cn;
     double *scratch = malloc(bytes), *s7 = scratch + 7 * CK, *s8 = s7 + C * V;
 
-    if (!scratch)
-        return KCP_NO_MEMORY;
+    if (!scratch) return KCP_NO_MEMORY;
     struct wy_chunk x = {
         .kda = a->model == KCP_KDA, .H = a->H, .HV = a->HV, .K = a->K, .V = a->V,
         .C = a->C, .KG = a->KG, .scale = a->scale,

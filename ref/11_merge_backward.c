@@ -57,8 +57,7 @@ static void decay_add(const struct reverse_scan *x, int cols, int pitch, void *X
 
     for (int i = 0; i < K; i++) {
         const double decay = exp2(G_last[kda ? i : 0]);
-        for (int v = 0; v < cols; v++)
-            X[i][v] = decay * X[i][v] + d[i][v];
+        for (int v = 0; v < cols; v++) X[i][v] = decay * X[i][v] + d[i][v];
     }
 }
 
@@ -81,8 +80,7 @@ static void back_h(const struct reverse_scan *x, int pitch, void *dh_)
         const double *kt = key(x, t, &ek), *qt = query(x, t, &eq);
         memcpy(dU, dv_local[t][n], sizeof(double) * V);
         for (int i = 0; i < K; i++)
-            for (int v = 0; v < V; v++)
-                dU[v] += ek * kt[i] * dh[i][v];
+            for (int v = 0; v < V; v++) dU[v] += ek * kt[i] * dh[i][v];
         for (int i = 0; i < K; i++)
             for (int v = 0; v < V; v++)
                 d[i][v] += eq * qt[i] * dO[t][n][v] - w[t][n][i] * dU[v];
@@ -104,11 +102,9 @@ static void back_M(const struct reverse_scan *x)
         const double *kt = key(x, t, &ek);
         memset(kN, 0, sizeof(double) * K);
         for (int p = 0; p < K; p++)
-            for (int i = 0; i < K; i++)
-                kN[i] += ek * kt[p] * N[p][i];
+            for (int i = 0; i < K; i++) kN[i] += ek * kt[p] * N[p][i];
         for (int p = 0; p < K; p++)
-            for (int i = 0; i < K; i++)
-                d[p][i] -= w[t][n][p] * kN[i];
+            for (int i = 0; i < K; i++) d[p][i] -= w[t][n][p] * kN[i];
     }
     decay_add(x, K, K, x->N);
 }
@@ -125,20 +121,16 @@ static void stretch(struct reverse_scan *x, int s, int want, void *out_)
     for (int i = 0; i < K; i++) {
         for (int v = 0; v < V && (want & KCP_WANT_H); v++)
             out[i][v] = dh_end ? dh_end[s][x->n][i][v] : 0;
-        for (int p = 0; p < K; p++)
-            N[i][p] = i == p;
+        for (int p = 0; p < K; p++) N[i][p] = i == p;
     }
     for (int c = cn[s + 1] - 1; c >= cn[s]; c--) {
         x->t0 = cu[s] + (int64_t)(c - cn[s]) * a->C;
         x->rows = cu[s + 1] - x->t0 < a->C ? cu[s + 1] - x->t0 : a->C;
-        if (want & KCP_WANT_H)
-            back_h(x, V + K, out_);
-        if (want & KCP_WANT_M)
-            back_M(x);
+        if (want & KCP_WANT_H) back_h(x, V + K, out_);
+        if (want & KCP_WANT_M) back_M(x);
     }
     for (int i = 0; i < K && (want & KCP_WANT_M); i++)
-        for (int p = 0; p < K; p++)
-            out[i][V + p] = N[p][i];
+        for (int p = 0; p < K; p++) out[i][V + p] = N[p][i];
 }
 
 /* Computes dmap [NS,HV,K,V+K] = [dh_ext | M] per segment. If dS is the gradient of the
@@ -159,8 +151,7 @@ int ref_merge_backward(struct kcp_merge_backward *a)
     const int wanted = a->reuse_M ? KCP_WANT_H : KCP_WANT_H | KCP_WANT_M;
     double *scratch = malloc(sizeof(double) * numbers);
 
-    if (!scratch)
-        return KCP_NO_MEMORY;
+    if (!scratch) return KCP_NO_MEMORY;
     struct reverse_scan x = { .a = a, .d = scratch, .dU = scratch + (size_t)K * most,
                               .N = scratch + numbers - (size_t)K * K };
     for (int s = 0; s < a->NS; s++)

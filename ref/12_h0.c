@@ -21,8 +21,7 @@ int ref_h0(struct kcp_h0 *a)
     const double *h_start = a->h_start;
     double *h_back = a->h_back;
 
-    if (a->NS == 0)
-        return KCP_OK;
+    if (a->NS == 0) return KCP_OK;
     //> compress
     if (a->pass == KCP_FORWARD) {
         memcpy(a->h_kept, a->h_in, sizeof(double) * state);

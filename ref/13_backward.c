@@ -34,8 +34,7 @@ static int open_block(struct backward_rank *x)
     const int status = kcp_saved_check_of(s, a->saved_bytes, (const struct kcp_call *)a,
                                           KCP_FORMAT_FACTORS, "ref", sizeof(double),
                                           sizeof(double), why, sizeof why);
-    if (status)
-        return kcp_refuse(status, "13_backward: %s", why);
+    if (status) return kcp_refuse(status, "13_backward: %s", why);
     if (a->reuse_M && (!s->reuse_M || s->form != (int)a->form))
         return kcp_refuse(KCP_MISMATCH, "13_backward: the saved block has no M for "
                           "this form of the exchange");
@@ -86,8 +85,7 @@ static int recompute(struct backward_rank *x)
     chunk.v_new = x->v_new = rank_zeros(&x->own, TV * a->V);
     chunk.h = x->h = rank_zeros(&x->own, a->NC * size);
     chunk.h_out = rank_zeros(&x->own, a->NS * size);
-    if (x->own.full)
-        return KCP_NO_MEMORY;
+    if (x->own.full) return KCP_NO_MEMORY;
     //> recompute
     rank_enter(a, 0, a->h0, h_start);
     if ((status = ref_gate(&gate)) || (status = ref_wy_factors(&wy)) ||
@@ -118,8 +116,7 @@ static int carry(struct backward_rank *x)
     const size_t work = kcp_moves->exchange_work(&e);
     e.kept = rank_zeros(&x->own, kept / sizeof(double) + 1);
     e.work = rank_zeros(&x->own, work / sizeof(double) + 1);
-    if (x->own.full)
-        return KCP_NO_MEMORY;
+    if (x->own.full) return KCP_NO_MEMORY;
 
     //> carry
     if (a->reuse_M) {
@@ -202,14 +199,11 @@ static int program(struct backward_rank *x)
     x->dbeta = rank_zeros(own, TV); x->dg = rank_zeros(own, TV * a->KG);
     x->dA_part = rank_zeros(own, (int64_t)a->NS * a->HV);
     x->ddt_part = rank_zeros(own, (int64_t)a->NS * a->HV * a->KG);
-    if (own->full)
-        return KCP_NO_MEMORY;
+    if (own->full) return KCP_NO_MEMORY;
 
     //> program
-    if ((status = open_block(x)))
-        return status;
-    if (!x->h && (status = recompute(x)))
-        return status;
+    if ((status = open_block(x))) return status;
+    if (!x->h && (status = recompute(x))) return status;
     if ((status = chunks(x, KCP_LOCAL)) || (status = carry(x)) ||
         (status = chunks(x, KCP_REVERSE)) || (status = down(x)))
         return status;

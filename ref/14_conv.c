@@ -35,10 +35,8 @@ static struct around around(const struct kcp_conv *a, int s)
     const struct kcp_halo after = { .plan = p, .reach = a->Wc - 1, .backward = 1 };
     const int64_t to_local = x->cu[s] - g->begin;
     int i = s, j = s;
-    while (i > 0 && seg[i].prev == x->seg0 + i - 1)
-        i--;
-    while (j + 1 < x->NS && seg[j].next == x->seg0 + j + 1)
-        j++;
+    while (i > 0 && seg[i].prev == x->seg0 + i - 1) i--;
+    while (j + 1 < x->NS && seg[j].next == x->seg0 + j + 1) j++;
     struct around z = { .low = x->cu[i], .high = x->cu[j + 1], .n = g->n };
     z.first = p->cu_seqlens[g->n] + to_local;
     z.end = p->cu_seqlens[g->n + 1] + to_local;
@@ -52,8 +50,7 @@ static const double *row(const struct rows *a, const struct around *z, int64_t t
 {
     if (a->x0 && t < z->first)
         return a->x0 + (z->n * (z->first - z->start) + t - z->start) * a->D;
-    if (t < z->low)
-        return a->before + (z->low_at + t) * a->D;
+    if (t < z->low) return a->before + (z->low_at + t) * a->D;
     return t < z->high ? a->x + t * a->D : a->after + (z->high_at + t) * a->D;
 }
 
@@ -66,15 +63,12 @@ static void window(const struct kcp_conv *a, const struct rows *x, int s,
     const struct around z = around(a, s);
     for (int64_t t = cu[s]; t < cu[s + 1]; t++) {
         double *y = pre + t * D;
-        for (int d = 0; d < D; d++)
-            y[d] = bias ? bias[d] : 0;
+        for (int d = 0; d < D; d++) y[d] = bias ? bias[d] : 0;
         //> conv-window
         for (int j = 0; j < Wc; j++) {
-            if (t + j - Wc + 1 < z.start)
-                continue;
+            if (t + j - Wc + 1 < z.start) continue;
             const double *xj = row(x, &z, t + j - Wc + 1);
-            for (int d = 0; d < D; d++)
-                y[d] += w[d * Wc + j] * xj[d];
+            for (int d = 0; d < D; d++) y[d] += w[d * Wc + j] * xj[d];
         }
         //< conv-window
     }
@@ -102,13 +96,10 @@ static void last_rows(const struct kcp_conv *a, const struct rows *x)
 static int forward(const struct kcp_conv *a, const struct rows *x, const double *w)
 {
     double *y = a->y;
-    for (int s = 0; s < a->NS; s++)
-        window(a, x, s, w, y);
+    for (int s = 0; s < a->NS; s++) window(a, x, s, w, y);
     if (a->act == KCP_ACT_SILU)
-        for (int64_t i = 0; i < a->T * a->D; i++)
-            y[i] *= sigmoid(y[i]);
-    if (a->xt)
-        last_rows(a, x);
+        for (int64_t i = 0; i < a->T * a->D; i++) y[i] *= sigmoid(y[i]);
+    if (a->xt) last_rows(a, x);
     return KCP_OK;
 }
 
@@ -117,8 +108,7 @@ static void through_act(const struct kcp_conv *a, const struct rows *x, const do
                         double *dpre)
 {
     const double *dy = a->dy;
-    for (int s = 0; s < a->NS; s++)
-        window(a, x, s, w, dpre);
+    for (int s = 0; s < a->NS; s++) window(a, x, s, w, dpre);
     for (int64_t i = 0; i < a->T * a->D; i++) {
         const double p = dpre[i], sg = sigmoid(p);
         dpre[i] = a->act == KCP_ACT_SILU ? dy[i] * sg * (1 + p * (1 - sg)) : dy[i];
@@ -141,8 +131,7 @@ static void into_row(const struct kcp_conv *a, const struct rows *dpre,
     //> conv-adjoint
     for (int i = from; i < Wc && t + i < z->end; i++) {
         const double *dp = row(dpre, z, t + i);
-        for (int d = 0; d < D; d++)
-            dx[d] += w[d * Wc + Wc - 1 - i] * dp[d];
+        for (int d = 0; d < D; d++) dx[d] += w[d * Wc + Wc - 1 - i] * dp[d];
     }
     //< conv-adjoint
 }
@@ -169,30 +158,24 @@ static int into_weight(const struct kcp_conv *a, const struct rows *x,
     const int *cu = a->cu, D = a->D, Wc = a->Wc;
     const int64_t n = (int64_t)D * (Wc + 1);
     double *part = calloc((a->NS + 1) * n, sizeof *part), *sum = part + a->NS * n;
-    if (!part)
-        return KCP_NO_MEMORY;
+    if (!part) return KCP_NO_MEMORY;
     for (int s = 0; s < a->NS; s++) {
         double *dw = part + s * n, *db = dw + (int64_t)D * Wc;
         const struct around z = around(a, s);
         for (int64_t t = cu[s]; t < cu[s + 1]; t++) {
             const double *dp = dpre + t * D;
-            for (int d = 0; d < D; d++)
-                db[d] += dp[d];
+            for (int d = 0; d < D; d++) db[d] += dp[d];
             for (int j = 0; j < Wc; j++) {
-                if (t + j - Wc + 1 < z.start)
-                    continue;
+                if (t + j - Wc + 1 < z.start) continue;
                 const double *xj = row(x, &z, t + j - Wc + 1);
-                for (int d = 0; d < D; d++)
-                    dw[d * Wc + j] += dp[d] * xj[d];
+                for (int d = 0; d < D; d++) dw[d * Wc + j] += dp[d] * xj[d];
             }
         }
     }
     const int status = kcp_moves->parameter_sum((const struct kcp_call *)a, part, n,
                                                 sum);
-    if (!status && a->dweight)
-        memcpy(a->dweight, sum, sizeof *sum * D * Wc);
-    if (!status && a->dbias)
-        memcpy(a->dbias, sum + (int64_t)D * Wc, sizeof *sum * D);
+    if (!status && a->dweight) memcpy(a->dweight, sum, sizeof *sum * D * Wc);
+    if (!status && a->dbias) memcpy(a->dbias, sum + (int64_t)D * Wc, sizeof *sum * D);
     free(part);
     return status;
 }
@@ -204,18 +187,14 @@ static int backward(const struct kcp_conv *a, const struct rows *x, const double
                                 .backward = 1, .row_bytes = sizeof(double) * a->D };
     const int64_t na = kcp_moves->halo_rows(&h, a->r);
     double *dpre = malloc(sizeof *dpre * ((a->T + na) * a->D + 1));
-    if (!dpre)
-        return KCP_NO_MEMORY;
+    if (!dpre) return KCP_NO_MEMORY;
     const struct rows dp = { NULL, dpre, dpre + a->T * a->D, NULL, a->D };
 
     through_act(a, x, w, dpre);
     int status = kcp_moves->halo_run(&h, dpre, dpre + a->T * a->D);
-    for (int s = 0; !status && s < a->NS; s++)
-        into_x(a, &dp, s, w);
-    if (!status && a->dx0)
-        rank_pass(a, 1, a->dxt, h.reach * a->D, a->dx0);
-    if (!status && (a->dweight || a->dbias))
-        status = into_weight(a, x, dpre);
+    for (int s = 0; !status && s < a->NS; s++) into_x(a, &dp, s, w);
+    if (!status && a->dx0) rank_pass(a, 1, a->dxt, h.reach * a->D, a->dx0);
+    if (!status && (a->dweight || a->dbias)) status = into_weight(a, x, dpre);
     free(dpre);
     return status;
 }
@@ -230,11 +209,9 @@ static int bring(const struct kcp_conv *a, const void *own, int backward, double
                                 .row_bytes = sizeof(double) * a->D };
     const size_t bytes = (size_t)a->N * (size_t)h.reach * h.row_bytes;
     *all = NULL;
-    if (!own || !bytes)
-        return KCP_OK;
+    if (!own || !bytes) return KCP_OK;
     *all = malloc(bytes);
-    if (!*all)
-        return KCP_NO_MEMORY;
+    if (!*all) return KCP_NO_MEMORY;
     memcpy(*all, own, bytes);
     return kcp_moves->halo_states(&h, *all);
 }
@@ -246,10 +223,8 @@ static int walk(struct kcp_conv *a, const double *w, double *before)
                                 .row_bytes = sizeof(double) * a->D };
     double *x0 = NULL, *dxt = NULL;
     int status = bring(a, a->x0, 0, &x0);
-    if (!status && a->pass == KCP_BACKWARD)
-        status = bring(a, a->dxt, 1, &dxt);
-    if (!status)
-        status = kcp_moves->halo_run(&h, a->x, before);
+    if (!status && a->pass == KCP_BACKWARD) status = bring(a, a->dxt, 1, &dxt);
+    if (!status) status = kcp_moves->halo_run(&h, a->x, before);
     a->x0 = x0;
     a->dxt = dxt;
     const struct rows x = { before, a->x, NULL, x0, a->D };
@@ -277,8 +252,7 @@ int ref_conv(struct kcp_conv *a)
     int status = before && w ? KCP_OK : KCP_NO_MEMORY;
     for (int64_t i = 0; !status && b.T && i < (int64_t)b.D * b.Wc; i++)
         w[i] = b.shift ? 1 - 2 * (i % 2) : ((const double *)b.weight)[i];
-    if (!status)
-        status = walk(&b, w, before);
+    if (!status) status = walk(&b, w, before);
     free(before);
     free(w);
     return status;

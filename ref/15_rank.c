@@ -10,8 +10,7 @@
 static double **arrays(struct rank_arrays *x, int64_t count, int64_t numbers)
 {
     double **p = rank_zeros(x, count), *all = rank_zeros(x, count * numbers);
-    for (int64_t j = 0; j < count && !x->full; j++)
-        p[j] = all + j * numbers;
+    for (int64_t j = 0; j < count && !x->full; j++) p[j] = all + j * numbers;
     return p;
 }
 
@@ -76,8 +75,7 @@ static int carry(struct spike_rank *x, int backward, double *states)
         .maps = x->maps, .states = states };
     int status = KCP_OK;
     e.work = rank_zeros(&x->own, kcp_moves->exchange_work(&e) / sizeof(double) + 1);
-    if (x->own.full)
-        return KCP_NO_MEMORY;
+    if (x->own.full) return KCP_NO_MEMORY;
     rank_enter(a, backward, backward ? a->dht : a->h0, states);
     for (int s = 0; s < a->NS && !status; s++)
         status = map_of(x, s, backward, states);
@@ -117,10 +115,8 @@ static int into_weights(struct spike_rank *x)
     double *sum = x->part + a->NS * (W + w);
     const int status = kcp_moves->parameter_sum((const struct kcp_call *)a, x->part,
                                                 W + w, sum);
-    if (a->dW_alpha)
-        memcpy(a->dW_alpha, sum, sizeof *sum * W);
-    if (a->dw_beta)
-        memcpy(a->dw_beta, sum + W, sizeof *sum * w);
+    if (a->dW_alpha) memcpy(a->dW_alpha, sum, sizeof *sum * W);
+    if (a->dw_beta) memcpy(a->dw_beta, sum + W, sizeof *sum * w);
     return status;
 }
 
@@ -134,13 +130,11 @@ static int program(struct spike_rank *x)
     if ((status = prepare(x)) || (back && (status = scan_spread(x))) ||
         (status = carry(x, 0, x->states)))
         return status;
-    if (!back)
-        status = scan_outputs(x) ? KCP_NO_MEMORY : scan_repeat(x);
+    if (!back) status = scan_outputs(x) ? KCP_NO_MEMORY : scan_repeat(x);
     else if (!(status = tile_states(x)) && !(status = carry(x, 1, x->ends)) &&
              !(status = scan_gradients(x)))
         status = into_weights(x);
-    if (!status)
-        leave(x, back);
+    if (!status) leave(x, back);
     //< program
     return status;
 }

@@ -48,8 +48,7 @@ static const double *row_of(const struct spike_rank *x, int64_t j)
 
 static void add(const double *x, int64_t n, double *y)
 {
-    for (int64_t e = 0; e < n && x; e++)
-        y[e] += x[e];
+    for (int64_t e = 0; e < n && x; e++) y[e] += x[e];
 }
 
 static const double *sequence(const void *rows, int n, int64_t numbers)
@@ -66,14 +65,11 @@ static void last_of(struct spike_rank *x, int s)
     const int64_t row = width(x) - 1;
     double *mine = x->rows + s * (row + 1);
     int64_t t = a->cu[s + 1] - 1;
-    while (t >= a->cu[s] && spike_dropped(a, t))
-        t--;
+    while (t >= a->cu[s] && spike_dropped(a, t)) t--;
     const int any = t >= a->cu[s];
     memset(mine, 0, sizeof *mine * row);
-    if (any)
-        add((const double *)a->o + t * row, row, mine);
-    else if (x->seg[s].first)
-        add(sequence(a->o0, x->seg[s].n, row), row, mine);
+    if (any) add((const double *)a->o + t * row, row, mine);
+    else if (x->seg[s].first) add(sequence(a->o0, x->seg[s].n, row), row, mine);
     mine[row] = any || x->seg[s].first;
 }
 
@@ -84,8 +80,7 @@ int scan_repeat(struct spike_rank *x)
     const struct kcp_scan *a = x->a;
     const int64_t row = width(x) - 1;
     const int *cu = a->cu;
-    for (int s = 0; s < a->NS; s++)
-        last_of(x, s);
+    for (int s = 0; s < a->NS; s++) last_of(x, s);
     const int status = gather(x);
     for (int s = 0; s < a->NS && !status; s++) {
         int j = x->seg[s].prev;
@@ -117,8 +112,7 @@ static int64_t collect(const struct spike_rank *x, int64_t t0, int64_t t1, doubl
     const int64_t row = width(x) - 1;
     for (int64_t t = t1 - 1; t >= t0; t--) {
         add((const double *)a->do_ + t * row, row, sum);
-        if (spike_dropped(a, t))
-            continue;
+        if (spike_dropped(a, t)) continue;
         memcpy(to + t * row, sum, sizeof *sum * row);
         memset(sum, 0, sizeof *sum * row);
     }
@@ -134,12 +128,10 @@ static void first_of(struct spike_rank *x, int s)
     const int64_t row = width(x) - 1, t0 = a->cu[s];
     int64_t t = t0;
     double *mine = x->rows + s * (row + 1);
-    while (t < a->cu[s + 1] && spike_dropped(a, t))
-        t++;
+    while (t < a->cu[s + 1] && spike_dropped(a, t)) t++;
     const int all = t == a->cu[s + 1];
     memset(mine, 0, sizeof *mine * row);
-    if (all && x->seg[s].last)
-        add(sequence(a->dot, x->seg[s].n, row), row, mine);
+    if (all && x->seg[s].last) add(sequence(a->dot, x->seg[s].n, row), row, mine);
     collect(x, t0, t, mine, NULL);
     mine[row] = !all || x->seg[s].last;
 }
@@ -152,8 +144,7 @@ int scan_spread(struct spike_rank *x)
     const int64_t row = width(x) - 1;
     const int *cu = a->cu;
     double *sum = x->rows + rows_per_rank(x) * width(x);
-    for (int s = 0; s < a->NS; s++)
-        first_of(x, s);
+    for (int s = 0; s < a->NS; s++) first_of(x, s);
     const int status = gather(x);
     for (int s = 0; s < a->NS && !status; s++) {
         const int mine = x->plan->ctx[a->r].seg0 + s;
@@ -161,8 +152,7 @@ int scan_spread(struct spike_rank *x)
         while (a->drop && !x->seg[s].last && !row_of(x, j)[row])
             j = x->plan->seg[j].next;
         memset(sum, 0, sizeof *sum * row);
-        if (x->seg[s].last)
-            add(sequence(a->dot, x->seg[s].n, row), row, sum);
+        if (x->seg[s].last) add(sequence(a->dot, x->seg[s].n, row), row, sum);
         for (; !x->seg[s].last && j != mine; j = x->plan->seg[j].prev)
             add(row_of(x, j), row, sum);
         collect(x, cu[s], cu[s + 1], sum, x->dO);

@@ -68,8 +68,7 @@ int scan_advance(struct spike_rank *x, struct tile y, int backward, int W, int l
     scan_updates(x, y, backward);
     int status = scan_up(x, y.n, backward);
     const double *map = x->node[y.n - 1];
-    if (status)
-        return status;
+    if (status) return status;
     if (W == V)
         return x->ops->apply(HV, K, V, map, backward, 0, 0, V, S, ld, S, ld,
                              x->a->stream);
@@ -86,8 +85,7 @@ int scan_outputs(struct spike_rank *x)
     for (int c = 0; c < x->a->NC && !status; c++) {
         const struct tile y = scan_tile(x, c);
         double *S = x->states + y.s * state_size(x);
-        if (!(status = fill(x, y, 0, S, x->before)))
-            emit(x, y, S);
+        if (!(status = fill(x, y, 0, S, x->before))) emit(x, y, S);
     }
     return status;
 }

@@ -22,13 +22,11 @@ static void gates(const struct kcp_scan *a, int64_t t, int n, struct spike_token
     const double (*W)[D] = (const void *)x->W;
     //> gates
     double b = beta_base[t][n];
-    for (int d = 0; d < D; d++)
-        b += x->w[d] * x->spike[d];
+    for (int d = 0; d < D; d++) b += x->w[d] * x->spike[d];
     x->beta = x->acts ? sigmoid(b) : 0;
     for (int i = 0; i < K; i++) {
         double y = alpha_base[t][n][i];
-        for (int d = 0; d < D; d++)
-            y += W[i][d] * x->spike[d];
+        for (int d = 0; d < D; d++) y += W[i][d] * x->spike[d];
         x->alpha[i] = x->acts ? sigmoid(y) : 1;
     }
     //< gates
@@ -73,8 +71,7 @@ void spike_step(const struct spike_token *x, double *S)
         for (int v = 0; v < V; v++)
             e[v] -= (S[i * V + v] *= x->alpha[i]) * x->k[i];
     for (int i = 0; i < K; i++)
-        for (int v = 0; v < V; v++)
-            S[i * V + v] += x->beta * x->k[i] * e[v];
+        for (int v = 0; v < V; v++) S[i * V + v] += x->beta * x->k[i] * e[v];
 }
 
 /* o = S^T q */
@@ -82,8 +79,7 @@ void spike_read(const struct spike_token *x, const double *S, double *o)
 {
     memset(o, 0, sizeof *o * x->V);
     for (int i = 0; i < x->K; i++)
-        for (int v = 0; v < x->V; v++)
-            o[v] += S[i * x->V + v] * x->q[i];
+        for (int v = 0; v < x->V; v++) o[v] += S[i * x->V + v] * x->q[i];
 }
 
 /* dS += q dO^T;  z = dS^T k;  dS <- diag(alpha) (dS - beta k z^T) */
@@ -131,8 +127,7 @@ void spike_gradients(const struct spike_token *x, const double *S, const double 
     const int K = x->K, V = x->V;
     double e[V], z[V], F[V], dalpha[K], dbeta = 0;
     memset(z, 0, sizeof z);
-    for (int v = 0; v < V; v++)
-        e[v] = x->v[v];
+    for (int v = 0; v < V; v++) e[v] = x->v[v];
     for (int i = 0; i < K; i++)
         for (int v = 0; v < V; v++) {
             e[v] -= x->alpha[i] * S[i * V + v] * x->k[i];

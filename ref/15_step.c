@@ -21,10 +21,8 @@ static void head_outputs(const struct kcp_scan *a, int n, int64_t t0, int64_t t1
         const struct spike_token x = spike_token(a, t, n, NULL, NULL, NULL, alpha);
         memcpy(S + KV, S, sizeof *S * KV);
         spike_step(&x, S + KV);
-        if (a->pass == KCP_BACKWARD)
-            continue;
-        if (x.emits)
-            spike_read(&x, S + KV, last);
+        if (a->pass == KCP_BACKWARD) continue;
+        if (x.emits) spike_read(&x, S + KV, last);
         memcpy((double *)a->o + (t * a->HV + n) * a->V, last, row);
     }
 }
@@ -52,8 +50,7 @@ static void head_gradients(const struct kcp_scan *a, int n, int64_t t0, int64_t 
 
 static void given(const double *from, int64_t at, int64_t numbers, double *to)
 {
-    for (int64_t e = 0; e < numbers; e++)
-        to[e] = from ? from[at + e] : 0;
+    for (int64_t e = 0; e < numbers; e++) to[e] = from ? from[at + e] : 0;
 }
 
 /* Computes head n of sequence s, where j = s * HV + n. */

@@ -15,8 +15,7 @@ static void map_of(const struct spike_token *x, int backward, double *map_)
 {
     const int K = x->K, V = x->V;
     double (*map)[V + K] = (void *)map_, qk = 0;
-    for (int p = 0; p < K && backward; p++)
-        qk += x->q[p] * x->k[p];
+    for (int p = 0; p < K && backward; p++) qk += x->q[p] * x->k[p];
     //> updates
     for (int i = 0; i < K; i++) {
         const double b = x->beta * x->k[i];
@@ -71,8 +70,7 @@ int scan_down(struct spike_rank *x, int n, int backward, double **state)
 {
     const struct kcp_scan *a = x->a;
     int top = 1, status = KCP_OK;
-    while (2 * top < n)
-        top *= 2;
+    while (2 * top < n) top *= 2;
     //> down
     for (int d = top; d >= 1; d /= 2)
         for (int i = 0; i + d < n && !status; i += 2 * d) {

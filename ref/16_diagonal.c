@@ -35,10 +35,8 @@ static int compose_diagonal(int HV, int K, int V, const void *b_, const void *a_
     double (*out)[V + 1] = out_;
     for (int i = 0; i < HV * K; i++) {
         const double d = b[i][V];
-        for (int v = 0; v < V; v++)
-            out[i][v] = b[i][v] + d * a[i][v];
-        if (!a_first)
-            out[i][V] = d * a[i][V];
+        for (int v = 0; v < V; v++) out[i][v] = b[i][v] + d * a[i][v];
+        if (!a_first) out[i][V] = d * a[i][V];
     }
     return KCP_OK;
 }

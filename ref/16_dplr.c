@@ -10,11 +10,9 @@ static void step(const struct family_token *x, void *S_)
 {
     double (*S)[x->V] = S_, found[x->V];
     //> dplr-step
-    for (int v = 0; v < x->V; v++)
-        found[v] = 0;
+    for (int v = 0; v < x->V; v++) found[v] = 0;
     for (int i = 0; i < x->K; i++)
-        for (int v = 0; v < x->V; v++)
-            found[v] += S[i][v] * x->a[i];
+        for (int v = 0; v < x->V; v++) found[v] += S[i][v] * x->a[i];
     for (int i = 0; i < x->K; i++) {
         const double decay = exp(x->g[i]);
         for (int v = 0; v < x->V; v++)
@@ -30,8 +28,7 @@ static void adjoint(const struct family_token *x, const void *S_, void *dS_)
 {
     const double (*S)[x->V] = S_;
     double (*dS)[x->V] = dS_, found[x->V], dfound[x->V];
-    for (int v = 0; v < x->V; v++)
-        found[v] = dfound[v] = 0;
+    for (int v = 0; v < x->V; v++) found[v] = dfound[v] = 0;
     for (int i = 0; i < x->K; i++)
         for (int v = 0; v < x->V; v++) {
             found[v] += S[i][v] * x->a[i];
@@ -69,8 +66,7 @@ static void form(const struct family_chunk *x)
             const double Aak = family_score(x, x->a, i, i - 1, x->k, j);
             for (int v = 0; v < x->V; v++)
                 u[v] += Aab * drow(x->u, 2 * j)[v] + Aak * row(x->v, j)[v];
-            for (int p = 0; p < x->K; p++)
-                w[p] += Aab * drow(x->w, 2 * j)[p];
+            for (int p = 0; p < x->K; p++) w[p] += Aab * drow(x->w, 2 * j)[p];
         }
         for (int v = 0; v < x->V; v++)
             drow(x->u, 2 * i + 1)[v] = row(x->v, i)[v];
@@ -84,8 +80,7 @@ static void form(const struct family_chunk *x)
 static double dot(int V, const double *x, const double *y)
 {
     double s = 0;
-    for (int v = 0; v < V; v++)
-        s += x[v] * y[v];
+    for (int v = 0; v < V; v++) s += x[v] * y[v];
     return s;
 }
 
@@ -112,8 +107,7 @@ static void form_back(const struct family_chunk *x)
             }
         }
     for (int i = 0; i < x->c; i++) {
-        for (int p = 0; p < x->K; p++)
-            d[p] = dot(x->V, z[i], h[p]);
+        for (int p = 0; p < x->K; p++) d[p] = dot(x->V, z[i], h[p]);
         family_gated_back(x, d, x->a, i, i - 1);
         for (int j = 0; j < i; j++) {
             family_score_back(x, dot(x->V, z[i], row(x->v_new, 2 * j)), x->a, i, i - 1,

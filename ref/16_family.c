@@ -27,8 +27,7 @@ static int local(struct family_rank *x)
     gate.g_raw = a->g ? a->g : rank_zeros(&x->own, a->T * row);
     gate.g = rank_zeros(&x->own, a->T * row); gate.G = x->G_t;
     const int status = x->own.full ? KCP_NO_MEMORY : ref_gate(&gate);
-    if (status)
-        return status;
+    if (status) return status;
     for (int64_t e = 0; e < a->T * m && m > 1; e++)
         memcpy(x->G + e * row, x->G_t + e / m * row, sizeof(double) * row);
     family_every(x, 0);
@@ -48,8 +47,7 @@ static int carry(struct family_rank *x, int backward, double *states)
         .K = a->K, .V = a->V, .plan = x->plan, .comm = a->comm,
         .ops = diagonal ? ops->diagonal : ops, .maps = x->maps, .states = states };
     e.work = rank_zeros(&x->own, kcp_moves->exchange_work(&e) / sizeof(double) + 1);
-    if (x->own.full)
-        return KCP_NO_MEMORY;
+    if (x->own.full) return KCP_NO_MEMORY;
     for (int s = 0; s < a->NS; s++)
         want[s] = kcp_plan_want(x->plan, x->plan->ctx[a->r].seg0 + s, backward);
     if (backward) {
@@ -63,8 +61,7 @@ static int carry(struct family_rank *x, int backward, double *states)
         f.h_start = x->h_start; f.map = x->maps; status = ref_affine(&f);
         memcpy(states, x->h_start, sizeof(double) * a->NS * a->HV * a->K * a->V);
     }
-    if (diagonal)
-        family_diagonal(a->NS, a->HV, a->K, a->V, x->maps);
+    if (diagonal) family_diagonal(a->NS, a->HV, a->K, a->V, x->maps);
     return status ? status : kcp_moves->exchange_run(&e);
 }
 
@@ -82,12 +79,9 @@ static int enter(struct family_rank *x)
     h.h_in = h.h_back = x->states; h.h_start = x->h_start;
     h.h_kept = a->h_kept; h.h_kept_in = a->h_kept;
     rank_enter(a, 0, a->h0, x->h_start);
-    if (!back || !a->h_kept)
-        status = carry(x, 0, x->states);
-    if (status || !a->h_kept)
-        return status;
-    if (!x->plan->L && !x->plan->scattered)
-        return ref_h0(&h);
+    if (!back || !a->h_kept) status = carry(x, 0, x->states);
+    if (status || !a->h_kept) return status;
+    if (!x->plan->L && !x->plan->scattered) return ref_h0(&h);
     memcpy(back ? x->states : a->h_kept, back ? a->h_kept : x->states,
            sizeof(double) * a->NS * KV);
     return KCP_OK;

@@ -56,8 +56,7 @@ void family_gated_back(const struct family_chunk *x, const double *d,
     for (int p = 0; p < x->K; p++) {
         const double s = (e < 0 ? 1 : exp2(row(x->G, e)[p])) * d[p];
         drow(y, i)[p] += s;
-        if (e >= 0)
-            drow(x->G, e)[p] += s * row(y, i)[p];
+        if (e >= 0) drow(x->G, e)[p] += s * row(y, i)[p];
     }
 }
 

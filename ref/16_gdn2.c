@@ -11,8 +11,7 @@ static void step(const struct family_token *x, void *S_)
 {
     double (*S)[x->V] = S_, e[x->V];
     //> gdn2-step
-    for (int v = 0; v < x->V; v++)
-        e[v] = x->omega[v] * x->v[v];
+    for (int v = 0; v < x->V; v++) e[v] = x->omega[v] * x->v[v];
     for (int i = 0; i < x->K; i++) {
         const double decay = exp(x->g[i]);
         for (int v = 0; v < x->V; v++) {
@@ -21,8 +20,7 @@ static void step(const struct family_token *x, void *S_)
         }
     }
     for (int i = 0; i < x->K; i++)
-        for (int v = 0; v < x->V; v++)
-            S[i][v] += x->k[i] * e[v];
+        for (int v = 0; v < x->V; v++) S[i][v] += x->k[i] * e[v];
     //< gdn2-step
 }
 
@@ -106,23 +104,19 @@ static void form_back(const struct family_chunk *x)
     system_of(x);
     //> gdn2-back
     for (int i = 0; i < x->c; i++)
-        for (int v = 0; v < x->V; v++)
-            z[i][v] = row(x->dU, i)[v];
+        for (int v = 0; v < x->V; v++) z[i][v] = row(x->dU, i)[v];
     for (int i = x->c - 1; i >= 0; i--)
         for (int j = 0; j < i; j++)
-            for (int v = 0; v < x->V; v++)
-                z[j][v] -= L[i][j] * z[i][v];
+            for (int v = 0; v < x->V; v++) z[j][v] -= L[i][j] * z[i][v];
     for (int i = 0; i < x->c; i++) {
         for (int p = 0; p < x->K; p++) {
             d[p] = 0;
-            for (int v = 0; v < x->V; v++)
-                d[p] -= z[i][v] * h[p][v];
+            for (int v = 0; v < x->V; v++) d[p] -= z[i][v] * h[p][v];
         }
         family_gated_back(x, d, x->bk, i, i);
         for (int j = 0; j < i; j++) {
             double dL = 0;
-            for (int v = 0; v < x->V; v++)
-                dL -= z[i][v] * row(x->v_new, j)[v];
+            for (int v = 0; v < x->V; v++) dL -= z[i][v] * row(x->v_new, j)[v];
             family_score_back(x, dL, x->bk, i, i, x->k, j);
         }
     }

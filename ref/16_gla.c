@@ -36,8 +36,7 @@ static void adjoint(const struct family_token *x, const void *S_, void *dS_)
 static void form(const struct family_chunk *x)
 {
     for (int i = 0; i < x->c; i++)
-        for (int v = 0; v < x->V; v++)
-            drow(x->u, i)[v] = row(x->v, i)[v];
+        for (int v = 0; v < x->V; v++) drow(x->u, i)[v] = row(x->v, i)[v];
     family_write(x, x->k, 0);
     family_read(x);
 }
@@ -45,8 +44,7 @@ static void form(const struct family_chunk *x)
 static void form_back(const struct family_chunk *x)
 {
     for (int i = 0; i < x->c; i++)
-        for (int v = 0; v < x->V; v++)
-            drow(x->v, i)[v] += row(x->dU, i)[v];
+        for (int v = 0; v < x->V; v++) drow(x->v, i)[v] += row(x->dU, i)[v];
     family_write_back(x, x->k, 0);
     family_read_back(x);
 }

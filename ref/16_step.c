@@ -33,8 +33,7 @@ static void output(const struct kcp_family *a, int64_t t, int n, const double *q
     double *o = (double *)a->o + (t * a->HV + n) * a->V;
     memset(o, 0, sizeof *o * a->V);
     for (int i = 0; i < a->K; i++)
-        for (int v = 0; v < a->V; v++)
-            o[v] += S[i][v] * (a->scale * q[i]);
+        for (int v = 0; v < a->V; v++) o[v] += S[i][v] * (a->scale * q[i]);
 }
 
 /* dq = scale S do      dS += scale q do^T */
@@ -62,8 +61,7 @@ static void one_head(const struct family_model *m, const struct kcp_family *a, i
         const struct family_token x = token(a, t, n);
         memcpy(S + KV, S, sizeof *S * KV);
         m->step(&x, S + KV);
-        if (a->pass == KCP_FORWARD)
-            output(a, t, n, x.q, S + KV);
+        if (a->pass == KCP_FORWARD) output(a, t, n, x.q, S + KV);
     }
     for (int64_t t = t1 - 1; t >= t0 && a->pass == KCP_BACKWARD; t--, S -= KV) {
         const struct family_token x = token(a, t, n);
@@ -74,8 +72,7 @@ static void one_head(const struct family_model *m, const struct kcp_family *a, i
 
 static void zero(void *p, int64_t numbers)
 {
-    if (p && numbers)
-        memset(p, 0, sizeof(double) * numbers);
+    if (p && numbers) memset(p, 0, sizeof(double) * numbers);
 }
 
 void family_clear(const struct kcp_family *a)
@@ -97,20 +94,16 @@ int kcp_family_walk(const struct family_model *m, const struct kcp_family *a)
     const int back = a->pass == KCP_BACKWARD;
     double *S = calloc((a->T + 2) * KV, sizeof *S);
     double *dS = S ? S + (a->T + 1) * KV : NULL;
-    if (!S)
-        return KCP_NO_MEMORY;
-    if (back)
-        family_clear(a);
+    if (!S) return KCP_NO_MEMORY;
+    if (back) family_clear(a);
     for (int j = 0; j < a->N * a->HV; j++) {
         const int s = j / a->HV, n = j % a->HV;
         struct kcp_call one;
         memcpy(&one, a, sizeof one);
         one.HV = 1;                                    /* ref_state copies one head */
         zero(S, KV); zero(dS, KV);
-        if (a->h0)
-            ref_state(&one, 0, at(a->h0, j * KV), S);
-        if (back && a->dht)
-            ref_state(&one, 0, at(a->dht, j * KV), dS);
+        if (a->h0) ref_state(&one, 0, at(a->h0, j * KV), S);
+        if (back && a->dht) ref_state(&one, 0, at(a->dht, j * KV), dS);
         one_head(m, a, n, cu[s], cu[s + 1], S, dS);
         ref_state(&one, 1, back ? dS : S + (cu[s + 1] - cu[s]) * KV,
                   at(back ? a->dh0 : a->ht, j * KV));

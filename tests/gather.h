@@ -24,8 +24,7 @@ static inline int gather_rows(const struct kcp_call *c, int64_t width,
     memcpy(one, mine, sizeof *one * (size_t)(c->T * width));
     if (p->R > 1)
         status = c->comm->all_gather(c->comm, one, wire, sizeof *one * n, NULL);
-    else
-        memcpy(wire, one, sizeof *one * n);
+    else memcpy(wire, one, sizeof *one * n);
     for (int r = 0; r < p->R && !status; r++)
         kcp_plan_give(p, r, sizeof *all * (size_t)width, wire + (size_t)r * n, all);
     free(one);
@@ -44,8 +43,7 @@ static inline int gather_states(const struct kcp_call *c, const int *owner,
     memset(to, 0, bytes);
     if (!status && from && n && c->plan->R > 1)
         status = c->comm->all_gather(c->comm, from, all, bytes, NULL);
-    else if (!status && from)
-        memcpy(all, from, bytes);
+    else if (!status && from) memcpy(all, from, bytes);
     for (int64_t e = 0; e < n && from && !status; e++)
         to[e] = all[owner[e / width] * n + e];
     free(all);

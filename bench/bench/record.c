@@ -45,8 +45,7 @@ static void gate_cell(struct line *to, const struct bench *b)
     if (c->g_type) snprintf(g, sizeof g, " g=%s", kcp_type_name(c->g_type));
     if (c->beta_type)
         snprintf(beta, sizeof beta, " beta=%s", kcp_type_name(c->beta_type));
-    if (b->deep)
-        snprintf(deep, sizeof deep, " deep=%dx%d", b->deep, b->deep_channels);
+    if (b->deep) snprintf(deep, sizeof deep, " deep=%dx%d", b->deep, b->deep_channels);
     put(to, "gate", "%s%s%s%s%s%s", regime_name[b->regime], form, q, g, beta, deep);
 }
 

@@ -18,10 +18,8 @@ void *saved_alloc(const struct run *x, size_t bytes)
 
 void saved_free(const struct run *x, void *saved)
 {
-    if (!x->gpu)
-        free(saved);
-    else if (saved)
-        x->gpu->free(saved);
+    if (!x->gpu) free(saved);
+    else if (saved) x->gpu->free(saved);
 }
 
 int device_open(struct run *x, const struct kcp_stage *stage)
@@ -36,8 +34,7 @@ int device_open(struct run *x, const struct kcp_stage *stage)
                                      variant, why, sizeof why);
     if (status == KCP_NA)
         return run_error(x, RUN_BAD, "--device", "this kcp-run was built without CUDA");
-    if (status)
-        return run_error(x, RUN_BAD, "--variant", "%s", why);
+    if (status) return run_error(x, RUN_BAD, "--variant", "%s", why);
     if (stage && !stage->ranks)
         return run_error(x, RUN_BAD, "--device", "%s runs on the CPU only; kcp-check "
                          "judges its kernels", stage->name);
@@ -88,14 +85,10 @@ static int upload(const struct run *run, const struct kcp_call *c,
     char *coded = malloc(bytes + 8);
     x->at = run->gpu->alloc(bytes + 8);
     int status = x->n >= 0 && coded && x->at ? KCP_OK : KCP_NO_MEMORY;
-    if (!status && !field_in(x->f))
-        memset(coded, 0xff, bytes);
-    else if (!status && whole)
-        memcpy(coded, x->host, bytes);
-    else if (!status)
-        encode(coded, x->host, x->n, x->type);
-    if (!status)
-        status = run->gpu->copy(x->at, coded, bytes);
+    if (!status && !field_in(x->f)) memset(coded, 0xff, bytes);
+    else if (!status && whole) memcpy(coded, x->host, bytes);
+    else if (!status) encode(coded, x->host, x->n, x->type);
+    if (!status) status = run->gpu->copy(x->at, coded, bytes);
     free(coded);
     return status;
 }
@@ -162,10 +155,8 @@ static int run_kernel(struct run *run, const struct kcp_stage *s, void *args,
     c->work = c->work_bytes ? run->gpu->alloc(c->work_bytes) : NULL;
     int status = c->work || !c->work_bytes ? call_layer(&run->layer, fact, args)
                                            : KCP_NO_MEMORY;
-    if (!status)
-        status = comm->barrier(comm, c->stream);
-    if (run->gpu->sync() && !status)
-        status = KCP_CUDA;
+    if (!status) status = comm->barrier(comm, c->stream);
+    if (run->gpu->sync() && !status) status = KCP_CUDA;
     saved_free(run, c->work);
     if (!status && (run->stage ? s == run->stage : fact == KCP_SAVES))
         __atomic_store_n(&run->ran, name_of(&run->layer, fact, args),
@@ -188,17 +179,14 @@ int device_call(struct run *run, const struct kcp_stage *s, void *args,
         const struct kcp_field *f = &s->fields[i];
         double *host;
         memcpy(&host, on + f->at, sizeof host);
-        if (!host || !field_used(f, c))
-            continue;
+        if (!host || !field_used(f, c)) continue;
         x[n] = (struct device_array){ .f = f, .host = host };
         status = upload(run, c, &x[n]);
         memcpy(on + f->at, &x[n++].at, sizeof host);
     }
-    if (!status)
-        status = run_kernel(run, s, on, comm);
+    if (!status) status = run_kernel(run, s, on, comm);
     for (int i = 0; i < n; i++) {
-        if (!status && !field_in(x[i].f))
-            status = download(run, c, &x[i]);
+        if (!status && !field_in(x[i].f)) status = download(run, c, &x[i]);
         saved_free(run, x[i].at);
     }
     free(on);

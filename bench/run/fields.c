@@ -10,8 +10,7 @@
 static const char *field_file(const struct run *x, const char *name, char file[24])
 {
     size_t n = strlen(name);
-    if (!x->stage && n > 4 && strcmp(name + n - 4, "_raw") == 0)
-        n -= 4;
+    if (!x->stage && n > 4 && strcmp(name + n - 4, "_raw") == 0) n -= 4;
     n -= name[n - 1] == '_';
     snprintf(file, 24, "%.*s", (int)n, name);
     return file;
@@ -34,8 +33,7 @@ static int is_unused(const struct run *x, const struct kcp_field *f)
 static int check_input(struct run *x, const struct kcp_field *f, const struct tensor *a)
 {
     const int raw = x->o.gate == KCP_GATE_RAW && strcmp(f->name, "g_raw") == 0;
-    if (f->store == KCP_I32 || f->store == KCP_I64 || f->store == KCP_MAP)
-        return 0;
+    if (f->store == KCP_I32 || f->store == KCP_I64 || f->store == KCP_MAP) return 0;
     return array_check(x, a, raw || !strcmp(f->name, "g") || !strcmp(f->name, "G"));
 }
 
@@ -44,10 +42,8 @@ static int load_input(struct run *x, const struct kcp_stage *s,
 {
     char file[24];
     field_file(x, f->name, file);
-    if (!field_in(f) || is_unused(x, f) || tensor_find(&x->a, f->name))
-        return 0;
-    if (field_is_grid(f) && (s->ranks || !array_exists(x, "cu")))
-        return 0;
+    if (!field_in(f) || is_unused(x, f) || tensor_find(&x->a, f->name)) return 0;
+    if (field_is_grid(f) && (s->ranks || !array_exists(x, "cu"))) return 0;
     if (!array_exists(x, file) &&
         (f->when == KCP_MAYBE || strcmp(f->name, "cu_seqlens") == 0))
         return 0;
@@ -64,8 +60,7 @@ static int load_input(struct run *x, const struct kcp_stage *s,
 int inputs_load(struct run *x, const struct kcp_stage *s)
 {
     for (int i = 0; i < s->nfields; i++)
-        if (load_input(x, s, &s->fields[i]) != 0)
-            return -1;
+        if (load_input(x, s, &s->fields[i]) != 0) return -1;
     return 0;
 }
 
@@ -75,8 +70,7 @@ static int is_missing(const struct run *x, const struct kcp_stage *s,
                       const struct kcp_field *f)
 {
     int64_t dim[4];
-    if (shape_dims(&x->size, field_shape(x, f), dim) < 0)
-        return 1;
+    if (shape_dims(&x->size, field_shape(x, f), dim) < 0) return 1;
     for (int i = 0; i < s->nfields && f->name[0] == 'd'; i++)
         if (strcmp(s->fields[i].name, f->name + 1) == 0)
             return !tensor_find(&x->a, f->name + 1);
@@ -88,10 +82,8 @@ int outputs_make(struct run *x, const struct kcp_stage *s)
     char file[24];
     for (int i = 0; i < s->nfields; i++) {
         const struct kcp_field *f = &s->fields[i];
-        if (field_in(f) || is_unused(x, f))
-            continue;
-        if (f->when == KCP_MAYBE && is_missing(x, s, f))
-            continue;
+        if (field_in(f) || is_unused(x, f)) continue;
+        if (f->when == KCP_MAYBE && is_missing(x, s, f)) continue;
         if (array_out(x, &x->size, f->name, field_file(x, f->name, file),
                       field_shape(x, f), f->store) != 0)
             return -1;

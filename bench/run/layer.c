@@ -30,10 +30,8 @@ static struct kcp_call conv_sizes(const struct run *x, int i)
 static int load_rows(struct run *x, int i, const char *name)
 {
     struct kcp_call own = conv_sizes(x, i);
-    if (!array_exists(x, name))
-        return 0;
-    if (array_load(x, &own, name, name, conv_rows, KCP_ACTV) != 0)
-        return -1;
+    if (!array_exists(x, name)) return 0;
+    if (array_load(x, &own, name, name, conv_rows, KCP_ACTV) != 0) return -1;
     return array_check(x, tensor_find(&x->a, name), 0);
 }
 
@@ -46,8 +44,7 @@ static int load_conv(struct run *x)
     for (int more = 1; more; more = *s++ == ',') {
         char file[1024];
         const size_t n = strcspn(s, ",");
-        if (n == 0 || n >= sizeof file || count == 3)
-            break;
+        if (n == 0 || n >= sizeof file || count == 3) break;
         snprintf(file, sizeof file, "%.*s", (int)n, s);
         struct kcp_call own = x->size;
         own.D = count < 2 ? z->H * z->K : z->HV * z->V;
@@ -71,13 +68,11 @@ static int load_conv(struct run *x)
 
 static int load_all(struct run *x)
 {
-    if (plan_read(x) != 0 || inputs_load(x, kcp_stage_find("08")) != 0)
-        return -1;
+    if (plan_read(x) != 0 || inputs_load(x, kcp_stage_find("08")) != 0) return -1;
     x->both = array_exists(x, "do");
     if (!x->both && (array_exists(x, "dht") || array_exists(x, "dxt_q")))
         x->note = "dht.npy and dxt_*.npy are ignored, because do.npy is missing";
-    if (x->both && inputs_load(x, kcp_stage_find("13")) != 0)
-        return -1;
+    if (x->both && inputs_load(x, kcp_stage_find("13")) != 0) return -1;
     return x->o.conv ? load_conv(x) : 0;
 }
 
@@ -147,15 +142,13 @@ static int rank_forward(struct run *x, struct rank *a, struct kcp_comm *comm)
     const double start = seconds_now();
     int status = KCP_OK;
     rank_args(x, kcp_stage_find("08"), comm, KCP_FORWARD, &a->f);
-    if (x->o.gate == KCP_GATE_RAW)
-        a->f.A_log = a->f.dt_bias = NULL;
+    if (x->o.gate == KCP_GATE_RAW) a->f.A_log = a->f.dt_bias = NULL;
     for (int i = 0; x->conv && i < 3 && !status; i++) {
         a->conv[i] = conv_args(x, i, comm);
         const size_t n = (size_t)(a->f.T * a->conv[i].D + 1);
         a->conv[i].y = a->y[i] = malloc(sizeof(double) * n);
         a->y[i + 3] = x->both ? malloc(sizeof(double) * n) : NULL;
-        if (!a->y[i] || (x->both && !a->y[i + 3]))
-            return KCP_NO_MEMORY;
+        if (!a->y[i] || (x->both && !a->y[i + 3])) return KCP_NO_MEMORY;
         status = stage_call(x, kcp_stage_find("14"), &a->conv[i], comm);
     }
     if (x->conv) {
@@ -215,10 +208,8 @@ static int layer_rank(struct kcp_comm *comm, void *arg)
     struct run *x = arg;
     struct rank a = { .y = { NULL } };
     int status = rank_forward(x, &a, comm);
-    if (!status && x->both)
-        status = rank_backward(x, &a, comm);
-    for (int i = 0; i < 6; i++)
-        free(a.y[i]);
+    if (!status && x->both) status = rank_backward(x, &a, comm);
+    for (int i = 0; i < 6; i++) free(a.y[i]);
     saved_free(x, a.f.saved);
     return rank_status(comm, status);
 }
@@ -236,17 +227,14 @@ int outs_check(struct run *x)
             if (memcmp(a->p, (double *)a->p + r * a->n, sizeof(double) * (size_t)a->n))
                 return run_error(x, RUN_FAILED, a->file, "expected equal sums, "
                                  "but the sums on ranks 0 and %d differ", r);
-        if (a->out && array_check(x, a, 0) != 0)
-            return -1;
+        if (a->out && array_check(x, a, 0) != 0) return -1;
     }
     return 0;
 }
 
 int layer_run(struct run *x)
 {
-    if (load_all(x) != 0 || plan_make(x) != 0 || make_outs(x) != 0)
-        return -1;
-    if (ranks_run(x, x->plan->R, layer_rank) != 0)
-        return -1;
+    if (load_all(x) != 0 || plan_make(x) != 0 || make_outs(x) != 0) return -1;
+    if (ranks_run(x, x->plan->R, layer_rank) != 0) return -1;
     return x->mpi.r == 0 ? outs_check(x) : 0;      /* other ranks have a part */
 }

@@ -32,8 +32,7 @@ void array_part(const struct run *x, const struct tensor *a, int r, int64_t *at,
     const int64_t row = a->nd && a->dim[0] ? a->n / a->dim[0] : 0;
     *at = 0;
     *n = a->n;
-    if (a->copies > 1)
-        *at = r * a->n;
+    if (a->copies > 1) *at = r * a->n;
     else if (a->by_rank) {
         *at = r * row;
         *n = row;
@@ -47,8 +46,7 @@ void array_part(const struct run *x, const struct tensor *a, int r, int64_t *at,
 int sums_check(struct run *x)
 {
     int n = 0;
-    for (int i = 0; i < x->a.n; i++)
-        n += x->a.t[i].by_rank;
+    for (int i = 0; i < x->a.n; i++) n += x->a.t[i].by_rank;
     return n || !x->o.sum ? 0 :
         run_error(x, RUN_BAD, "--sum", "no result is a sum over ranks; add do.npy "
                   "and A_log.npy, dt_bias.npy or --conv");
@@ -120,8 +118,7 @@ int array_load(struct run *x, struct kcp_call *z, const char *name, const char *
     struct npy in;
     struct expected w = { x, z, path_of(x, file, path), shape, store };
     x->exit = RUN_BAD;
-    if (npy_read_if(path, &in, refuse, &w, x->why, sizeof x->why) != 0)
-        return -1;
+    if (npy_read_if(path, &in, refuse, &w, x->why, sizeof x->why) != 0) return -1;
     x->exit = RUN_OK;
     struct tensor *a = array_new(x, name, name, shape, store);
     a->p = in.data;
@@ -190,8 +187,7 @@ int array_check(struct run *x, const struct tensor *a, int below)
 static int is_field(const char *field, const char *name, size_t n)
 {
     const size_t m = strlen(field);
-    if (m < n || memcmp(field, name, n) != 0)
-        return 0;
+    if (m < n || memcmp(field, name, n) != 0) return 0;
     return m == n || strcmp(field + n, "_raw") == 0 || strcmp(field + n, "_") == 0;
 }
 
@@ -200,8 +196,7 @@ static int is_known(const char *name, size_t n)
     static const char *const conv[] = { "dw", "x0", "xt", "dxt", "dx0" };
     for (int i = 0; i < kcp_nstages; i++)
         for (int j = 0; j < kcp_stages[i].nfields; j++)
-            if (is_field(kcp_stages[i].fields[j].name, name, n))
-                return 1;
+            if (is_field(kcp_stages[i].fields[j].name, name, n)) return 1;
     for (size_t i = 0; i < sizeof conv / sizeof *conv; i++) {
         const size_t m = strlen(conv[i]);
         if (n == m + 2 && !memcmp(name, conv[i], m) && name[m] == '_' &&

@@ -54,28 +54,22 @@ static int run_all(struct run *x, int argc, char **argv)
     if (kcp_mpi_start(&x->mpi, why, sizeof why))
         return run_error(x, RUN_BAD, "launcher", "%s", why);
     const int read = run_options(x, argc, argv);
-    if (read != 0)
-        return read > 0 ? 0 : -1;
+    if (read != 0) return read > 0 ? 0 : -1;
     if (processes_check(x) != 0 || relative_read(x) != 0 || check_options(x) != 0)
         return -1;
     const struct kcp_stage *stage = x->o.stage ? kcp_stage_find(x->o.stage) : NULL;
     if (stage && !kcp_stage_takes(stage, x->o.model))
         return run_error(x, RUN_BAD, "--model", "stage %s does not support %s",
                          stage->name, kcp_models[x->o.model].name);
-    if (device_open(x, stage) != 0)
-        return -1;
+    if (device_open(x, stage) != 0) return -1;
     const double start = seconds_now();
     x->size.model = x->o.model;
     x->size.KG = kcp_models[x->o.model].gates == KCP_HEAD ? 1 : -1;
     const int writes = x->mpi.r == 0;
-    if ((writes && outputs_ready(x) != 0) || names_check(x) != 0)
-        return -1;
-    if ((x->o.stage ? stage_run(x) : layer_run(x)) != 0)
-        return -1;
-    if (!writes)
-        return 0;
-    if (outputs_write(x) != 0)
-        return -1;
+    if ((writes && outputs_ready(x) != 0) || names_check(x) != 0) return -1;
+    if ((x->o.stage ? stage_run(x) : layer_run(x)) != 0) return -1;
+    if (!writes) return 0;
+    if (outputs_write(x) != 0) return -1;
     print_summary(x, seconds_now() - start);
     return 0;
 }
@@ -89,10 +83,8 @@ static int kcp_run(int argc, char **argv)
     if (run_all(&x, argc, argv) != 0) {
         char rank[24] = "";
         struct kcp_comm *world;
-        if (x.mpi.R > 1 && !x.has_met)
-            processes_meet(&x, &world);
-        if (x.mpi.R > 1)
-            snprintf(rank, sizeof rank, "rank %d: ", x.mpi.r);
+        if (x.mpi.R > 1 && !x.has_met) processes_meet(&x, &world);
+        if (x.mpi.R > 1) snprintf(rank, sizeof rank, "rank %d: ", x.mpi.r);
         if (!x.is_silent)
             fprintf(stderr, "kcp-run: %s%s\n", rank, x.why);
     }

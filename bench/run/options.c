@@ -76,8 +76,7 @@ static void print_stage(const struct kcp_stage *s)
         int at = printf("  %-20s", out ? "    ->" : s->name);
         for (int j = 0; j < s->nfields; j++) {
             const struct kcp_field *f = &s->fields[j];
-            if (field_in(f) == out || (s->ranks && field_is_grid(f)))
-                continue;
+            if (field_in(f) == out || (s->ranks && field_is_grid(f))) continue;
             if (at > 72)
                 at = printf("\n%22s", "") - 1;
             at += printf(" %s[%s]", strcmp(f->name, "do_") ? f->name : "do", f->shape);
@@ -96,8 +95,7 @@ static void print_help(void)
     printf(" shapes below\n\noptions\n");
     options_print(rows, texts, sizeof rows / sizeof *rows);
     printf("\nstages, inputs -> outputs\n");
-    for (int i = 0; i < kcp_nstages; i++)
-        print_stage(&kcp_stages[i]);
+    for (int i = 0; i < kcp_nstages; i++) print_stage(&kcp_stages[i]);
     printf("\nexit status: 0: success; 1: a rank failed or a result is not finite; "
            "2: bad input\n"
            "If the status is not 0, one line says why, and nothing is written.\n");
@@ -112,11 +110,9 @@ int run_options(struct run *x, int argc, char **argv)
     };
     x->o = (struct options){ .lower_bound = NAN, .scale = NAN, .dtype = -1 };
     const int status = options_read(&table, argc, argv, &x->o, x->why, sizeof x->why);
-    if (status == OPTIONS_DONE)
-        return 1;
+    if (status == OPTIONS_DONE) return 1;
     x->exit = status == OPTIONS_BAD ? RUN_BAD : RUN_OK;
-    if (status == OPTIONS_BAD)
-        return -1;
+    if (status == OPTIONS_BAD) return -1;
     if (!x->o.in || !x->o.out)
         return run_error(x, RUN_BAD, x->o.in ? "--out" : "--in", "no folder was given");
     return 0;

@@ -16,8 +16,7 @@ int owners_make(struct run *x, const int64_t *cu, int R, struct kcp_owners *o)
 {
     const char *why = "";
     *o = (struct kcp_owners){ 0 };
-    if (!x->o.spread)
-        return 0;
+    if (!x->o.spread) return 0;
     const int64_t stripe = x->o.stripe ? x->o.stripe : x->size.C;
     if (kcp_owners_make(o, x->o.spread, x->size.N, cu, R, stripe, &why))
         return run_error(x, RUN_BAD, "--layout", "%s", why);
@@ -31,19 +30,15 @@ int owners_permute(struct run *x, int back)
     for (int i = 0; i < x->a.n; i++) {
         struct tensor *a = &x->a.t[i];
         const size_t elem = a->store == KCP_I32 ? sizeof(int) : sizeof(double);
-        if (!array_split(a) || a->copies > 1 || a->dim[0] < 1 || !a->p)
-            continue;
+        if (!array_split(a) || a->copies > 1 || a->dim[0] < 1 || !a->p) continue;
         const size_t bytes = elem * (size_t)a->n, row = bytes / (size_t)a->dim[0];
         char *whole = malloc(bytes + 1);
-        if (!whole)
-            return run_error(x, RUN_FAILED, a->file, "out of memory");
+        if (!whole) return run_error(x, RUN_FAILED, a->file, "out of memory");
         memcpy(whole, a->p, bytes);
         for (int r = 0; r < p->R; r++) {
             const size_t at = row * (size_t)p->ctx[r].begin;
-            if (back)
-                kcp_plan_give(p, r, row, whole + at, a->p);
-            else
-                kcp_plan_take(p, r, row, whole, (char *)a->p + at);
+            if (back) kcp_plan_give(p, r, row, whole + at, a->p);
+            else kcp_plan_take(p, r, row, whole, (char *)a->p + at);
         }
         free(whole);
     }
@@ -55,14 +50,12 @@ void owners_text(const struct kcp_plan *p, int r, char *text, size_t n)
 {
     int first = -1, more = -1;
     for (int b = 0; b < p->B; b++) {
-        if (p->owner[b] != r)
-            continue;
+        if (p->owner[b] != r) continue;
         first = first < 0 ? b : first;
         more++;
     }
     const int64_t begin = first < 0 ? p->ctx[r].begin : p->bound[first];
     const int64_t end = first < 0 ? begin : p->bound[first + 1];
     const int at = snprintf(text, n, "%" PRId64 "..%" PRId64, begin, end);
-    if (more > 0 && at < (int)n)
-        snprintf(text + at, n - (size_t)at, " +%d", more);
+    if (more > 0 && at < (int)n) snprintf(text + at, n - (size_t)at, " +%d", more);
 }

@@ -26,8 +26,7 @@ static int read_cuts(struct run *x, int64_t **cuts, int *count)
     int64_t *cut = malloc(sizeof *cut * (strlen(s) / 2 + 2));
     int n = 0;
     *cuts = cut;
-    if (!cut)
-        return run_error(x, RUN_FAILED, "--cuts", "out of memory");
+    if (!cut) return run_error(x, RUN_FAILED, "--cuts", "out of memory");
     for (int more = 1; more; more = *s++ == ',') {
         char *end;
         errno = 0;
@@ -55,8 +54,7 @@ int call_make(struct run *x)
     const struct options *o = &x->o;
     struct kcp_call *c = &x->call;
     const char *of = tensor_find(&x->a, "v") ? "v.npy" : "--in";
-    if (z->H < 0)
-        z->H = z->HV;
+    if (z->H < 0) z->H = z->HV;
     if (z->H > 0 && z->HV % z->H)
         return run_error(x, RUN_BAD, of, "found HV = %d value heads, expected a "
                          "multiple of H = %d", z->HV, z->H);
@@ -79,8 +77,7 @@ int call_make(struct run *x)
 #undef SIZE
     c->KG = kcp_gates_of(c);
     c->scale = o->scale;
-    if (isnan(o->scale))
-        c->scale = 1 / sqrt(c->K > 0 ? c->K : 1);
+    if (isnan(o->scale)) c->scale = 1 / sqrt(c->K > 0 ? c->K : 1);
     return 0;
 }
 
@@ -96,12 +93,10 @@ int plan_make(struct run *x)
         return run_error(x, RUN_BAD, "cu_seqlens.npy", "the last boundary is %" PRId64
                          ", expected T = %" PRId64, cu[x->size.N], all[1]);
     struct kcp_owners owners = { 0 };
-    if (x->size.C < 0)
-        x->size.C = x->o.chunk ? x->o.chunk : 64;
+    if (x->size.C < 0) x->size.C = x->o.chunk ? x->o.chunk : 64;
     int bad = x->o.cuts && read_cuts(x, &cuts, &count) != 0;
     int R = x->o.ranks ? (int)x->o.ranks : 1;
-    if (count)
-        R = count - 1;
+    if (count) R = count - 1;
     bad = bad || owners_make(x, cu, R, &owners) != 0;
     x->size.R = R;
     int Wc = 0;
@@ -116,12 +111,10 @@ int plan_make(struct run *x)
                       x->size.C, Wc, &why);
     kcp_owners_free(&owners);
     free(cuts);
-    if (bad)
-        return -1;
+    if (bad) return -1;
     if (!x->plan)
         return run_error(x, RUN_BAD, x->o.cuts ? "--cuts" : "plan", "%s", why);
     x->report = calloc((size_t)R, sizeof *x->report);
-    if (!x->report)
-        return run_error(x, RUN_FAILED, "plan", "out of memory");
+    if (!x->report) return run_error(x, RUN_FAILED, "plan", "out of memory");
     return call_make(x);
 }

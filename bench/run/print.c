@@ -31,8 +31,7 @@ static void print_ranks(const struct run *x)
            "   bytes sent  calls  seconds   bytes sent  calls  seconds\n");
     for (int r = 0; r < R; r++) {
         saved += (double)x->report[r].saved / 0x1p20;
-        if (r < ROWS || r == R - 1)
-            print_rank(x, r);
+        if (r < ROWS || r == R - 1) print_rank(x, r);
         else if (r == ROWS)
             printf("  ...  %d more ranks\n", R - ROWS - 1);
     }
@@ -55,8 +54,7 @@ void print_summary(const struct run *x, double seconds)
     if (x->plan && x->plan->L)
         printf("canonical segments of %" PRId64 " tokens; moved cuts: %d\n", x->plan->L,
                x->plan->moved);
-    if (!x->stage || x->relative)
-        print_ranks(x);
+    if (!x->stage || x->relative) print_ranks(x);
     static const char *const dtype[] = { "bf16", "bf16", "f32", "f16" };
     if (x->gpu)
         printf("on the GPU by %s in %s; seconds include copies to and from it\n",
@@ -66,7 +64,6 @@ void print_summary(const struct run *x, double seconds)
         printf("note: %s\n", x->note);
     printf("wrote");
     for (int i = 0; i < x->a.n; i++)
-        if (x->a.t[i].out)
-            printf(" %s", x->a.t[i].file);
+        if (x->a.t[i].out) printf(" %s", x->a.t[i].file);
     printf(" to %s; %.2f s\n", x->o.out, seconds);
 }

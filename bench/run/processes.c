@@ -11,8 +11,7 @@
 
 int processes_check(struct run *x)
 {
-    if (x->mpi.R == 1)
-        return 0;
+    if (x->mpi.R == 1) return 0;
     if (x->o.device)
         return run_error(x, RUN_BAD, "--device", "gpu needs a single process "
                          "(use --ranks), but %s started %d processes",
@@ -31,21 +30,16 @@ int processes_meet(struct run *x, struct kcp_comm **world)
     *world = NULL;
     x->has_met = 1;
     int status = all ? kcp_mpi_world(world, why, sizeof why) : KCP_NO_MEMORY;
-    if (!status)
-        status = (*world)->show(*world, &x->exit, all, sizeof *all, NULL);
-    if (status && *world)
-        (*world)->lost(*world, NULL, why, sizeof why);
-    if (status && !x->exit)
-        run_error(x, RUN_FAILED, "ranks", "%s", why);
-    while (!status && first < x->mpi.R && !all[first])
-        first++;
+    if (!status) status = (*world)->show(*world, &x->exit, all, sizeof *all, NULL);
+    if (status && *world) (*world)->lost(*world, NULL, why, sizeof why);
+    if (status && !x->exit) run_error(x, RUN_FAILED, "ranks", "%s", why);
+    while (!status && first < x->mpi.R && !all[first]) first++;
     if (!status && first < x->mpi.R) {
         x->is_silent = first != x->mpi.r;
         x->exit = all[first];
     }
     free(all);
-    if (x->exit && *world)
-        (*world)->free(*world);
+    if (x->exit && *world) (*world)->free(*world);
     return x->exit ? -1 : 0;
 }
 
@@ -55,8 +49,7 @@ static void copy_written(char *to, const char *from, size_t bytes, size_t elem)
     static const unsigned char untouched[8] = { 0xff, 0xff, 0xff, 0xff,
                                                 0xff, 0xff, 0xff, 0xff };
     for (size_t i = 0; i + elem <= bytes; i += elem)
-        if (memcmp(from + i, untouched, elem))
-            memcpy(to + i, from + i, elem);
+        if (memcmp(from + i, untouched, elem)) memcpy(to + i, from + i, elem);
 }
 
 static int collect_array(struct run *x, struct kcp_comm *comm, const struct tensor *a,
@@ -67,13 +60,11 @@ static int collect_array(struct run *x, struct kcp_comm *comm, const struct tens
     array_part(x, a, r, &first, &n_part);
     char *here = (char *)a->p + elem * (size_t)first;
     const size_t bytes = elem * (size_t)n_part;
-    if (comm->r == r)
-        return comm->send(comm, here, bytes, 0, NULL);
+    if (comm->r == r) return comm->send(comm, here, bytes, 0, NULL);
     char *received = malloc(bytes + 1);
     const int status = received ? comm->recv(comm, received, bytes, r, NULL)
                                 : KCP_NO_MEMORY;
-    if (!status)
-        copy_written(here, received, bytes, elem);
+    if (!status) copy_written(here, received, bytes, elem);
     free(received);
     return status;
 }
@@ -82,11 +73,9 @@ static int collect(struct run *x, struct kcp_comm *comm)
 {
     int status = KCP_OK;
     for (int r = 1; r < comm->R && !status; r++) {
-        if (comm->r != 0 && comm->r != r)
-            continue;
+        if (comm->r != 0 && comm->r != r) continue;
         for (int i = 0; i < x->a.n && !status; i++)
-            if (x->a.t[i].out)
-                status = collect_array(x, comm, &x->a.t[i], r);
+            if (x->a.t[i].out) status = collect_array(x, comm, &x->a.t[i], r);
         if (!status && comm->r == r)
             status = comm->send(comm, &x->report[r], sizeof x->report[r], 0, NULL);
         else if (!status)
@@ -100,11 +89,9 @@ int processes_run(struct run *x, int (*body)(struct kcp_comm *, void *))
     struct kcp_comm *comm;
     char why[300], words[64];
     int rank = x->mpi.r;
-    if (processes_meet(x, &comm) != 0)
-        return -1;
+    if (processes_meet(x, &comm) != 0) return -1;
     int status = body(comm, x);
-    if (!status)
-        status = collect(x, comm);
+    if (!status) status = collect(x, comm);
     if (status) {
         snprintf(words, sizeof words, "returned status %d", status);
         comm->fail(comm, status, words);

@@ -9,13 +9,10 @@
 /* In files of the layer, a gate of GDN has shape [T,HV], without axis KG. */
 const char *field_shape(const struct run *x, const struct kcp_field *f)
 {
-    if (x->o.layout == KCP_VK && strcmp(f->shape, "N HV K V") == 0)
-        return "N HV V K";
+    if (x->o.layout == KCP_VK && strcmp(f->shape, "N HV K V") == 0) return "N HV V K";
     const int per_head = kcp_models[x->o.model].gates == KCP_HEAD;
-    if (!x->stage && per_head && strcmp(f->shape, "T HV KG") == 0)
-        return "T HV";
-    if (!x->stage && per_head && strcmp(f->shape, "HV KG") == 0)
-        return "HV";
+    if (!x->stage && per_head && strcmp(f->shape, "T HV KG") == 0) return "T HV";
+    if (!x->stage && per_head && strcmp(f->shape, "HV KG") == 0) return "HV";
     return f->shape;
 }
 
@@ -34,12 +31,9 @@ static void *shard(const struct run *x, const struct tensor *a, int r)
 static void *of_plan(const struct kcp_plan *p, const struct kcp_context *ctx,
                      const char *name)
 {
-    if (strcmp(name, "cu_seqlens") == 0)
-        return p->cu_seqlens;
-    if (strcmp(name, "cu") == 0)
-        return ctx->cu;
-    if (strcmp(name, "cn") == 0)
-        return ctx->cn;
+    if (strcmp(name, "cu_seqlens") == 0) return p->cu_seqlens;
+    if (strcmp(name, "cu") == 0) return ctx->cu;
+    if (strcmp(name, "cn") == 0) return ctx->cn;
     return strcmp(name, "sc") == 0 ? ctx->sc : NULL;
 }
 
@@ -64,8 +58,7 @@ void rank_args(struct run *x, const struct kcp_stage *s, struct kcp_comm *comm,
         const struct kcp_field *f = &s->fields[i];
         const struct tensor *a = tensor_find(&x->a, f->name);
         void *p = a ? shard(x, a, comm->r) : NULL;
-        if (!a && ctx)
-            p = of_plan(x->plan, ctx, f->name);
+        if (!a && ctx) p = of_plan(x->plan, ctx, f->name);
         memcpy((char *)args + f->at, &p, sizeof p);
     }
 }
@@ -75,12 +68,10 @@ void rank_args(struct run *x, const struct kcp_stage *s, struct kcp_comm *comm,
 static int start_ranks(struct run *x, int R, int (*body)(struct kcp_comm *, void *))
 {
     char why[400] = "a rank failed";
-    if (x->mpi.R > 1)
-        return processes_run(x, body);
+    if (x->mpi.R > 1) return processes_run(x, body);
     const int status = x->gpu ? device_ranks(x, R, body, why, sizeof why)
                               : kcp_threads_run(R, body, x, why, sizeof why);
-    if (!status)
-        return 0;
+    if (!status) return 0;
     const int is_bad = status == KCP_NA || status == KCP_BAD;
     return run_error(x, is_bad ? RUN_BAD : RUN_FAILED, "ranks", "%s", why);
 }
@@ -89,11 +80,9 @@ static int start_ranks(struct run *x, int R, int (*body)(struct kcp_comm *, void
 int ranks_run(struct run *x, int R, int (*body)(struct kcp_comm *, void *))
 {
     const int permuted = x->plan && x->plan->scattered && R > 1;
-    if (permuted && owners_permute(x, 0) != 0)
-        return -1;
+    if (permuted && owners_permute(x, 0) != 0) return -1;
     const int status = start_ranks(x, R, body);
-    if (status == 0 && permuted)
-        return owners_permute(x, 1);
+    if (status == 0 && permuted) return owners_permute(x, 1);
     return status;
 }
 

@@ -16,13 +16,11 @@ static int bind(struct kcp_call *z, const char *word, size_t n, int64_t size)
 {
     const int may_be_0 = *word == 'T' || *word == 'N';
     const int64_t known = shape_letter(z, word, n);
-    if (known >= 0)
-        return known == size;
+    if (known >= 0) return known == size;
     shape_set(z, word, 1);
     const int64_t more = shape_letter(z, word, n) - 1; /* "Wc-1": -1 */
     const int64_t value = size - more;
-    if (more < -1 || value < !may_be_0 || value >= INT_MAX)
-        return 0;
+    if (more < -1 || value < !may_be_0 || value >= INT_MAX) return 0;
     shape_set(z, word, value);
     return 1;
 }
@@ -43,8 +41,7 @@ static void sizes_text(const struct kcp_call *z, const char *shape, char *s, siz
     char in_letters[64];
     snprintf(in_letters, sizeof in_letters, "%s", shape);
     for (char *c = in_letters; *c; c++)
-        if (*c == ' ')
-            *c = ',';
+        if (*c == ' ') *c = ',';
     snprintf(s, n, "[%s] = [%s]", in_letters, found);
 }
 
@@ -67,8 +64,7 @@ int sizes_bind(struct kcp_call *z, const char *shape, int nd, const int64_t *dim
                      ", sizes of 1 or more");
         return -1;
     }
-    if (per_channel)
-        y.KG = y.K;
+    if (per_channel) y.KG = y.K;
     *z = y;
     return 0;
 }

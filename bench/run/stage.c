@@ -12,26 +12,22 @@ int relative_read(struct run *x)
     struct options *o = &x->o;
     const int spike = o->model == MODEL_SPIKE;
     x->model = o->model;
-    if (spike)
-        o->model = KCP_KDA;
+    if (spike) o->model = KCP_KDA;
     if (o->stage && spike && kcp_stage_find(o->stage) != kcp_stage_find("15"))
         return run_error(x, RUN_BAD, "--model", "spike needs stage 15, found %.40s",
                          o->stage);
     x->relative = !o->stage && (spike || kcp_models[o->model].kind == KCP_FAMILY);
-    if (x->relative)
-        o->stage = spike ? "15" : "16";
+    if (x->relative) o->stage = spike ? "15" : "16";
     return 0;
 }
 
 /* Without cu.npy, makes index arrays cu, cn, sc for one rank with all sequences. */
 static int make_grid(struct run *x)
 {
-    if (plan_make(x) != 0)
-        return -1;
+    if (plan_make(x) != 0) return -1;
     const struct kcp_context *ctx = &x->plan->ctx[0];
     struct kcp_call *z = &x->size;
-    if (x->stage->ranks)
-        return 0;
+    if (x->stage->ranks) return 0;
     if ((z->NS >= 0 && z->NS != ctx->NS) ||
         (z->NC >= 0 && z->NC != ctx->NC))
         return run_error(x, RUN_BAD, "cu_seqlens.npy", "found NS = %d, NC = %d; other "
@@ -59,15 +55,11 @@ static int load_all(struct run *x)
     x->both = x->to > x->from;
     if (x->relative && !x->both && array_exists(x, "dht"))
         x->note = "dht.npy is ignored, because do.npy is missing";
-    if (x->o.chunk)
-        x->size.C = x->o.chunk;
-    if (needs_grid && plan_read(x) != 0)
-        return -1;
-    if (inputs_load(x, s) != 0)
-        return -1;
+    if (x->o.chunk) x->size.C = x->o.chunk;
+    if (needs_grid && plan_read(x) != 0) return -1;
+    if (inputs_load(x, s) != 0) return -1;
     const int given = tensor_find(&x->a, "cu") != NULL;
-    if (given && x->size.C < 0)
-        x->size.C = 64;
+    if (given && x->size.C < 0) x->size.C = 64;
     return needs_grid && !given ? make_grid(x) : call_make(x);
 }
 
@@ -97,12 +89,10 @@ static int keep(struct run *x, struct kcp_comm *comm, union pass_args *a, void *
         *kept = (void *)a->backward.saved;
         return status;
     }
-    if (!(x->stage->facts & KCP_KEEPS) || !x->both)
-        return KCP_OK;
+    if (!(x->stage->facts & KCP_KEEPS) || !x->both) return KCP_OK;
     size_t *bytes = &x->report[comm->r].saved;
     *bytes = kcp_layer_family_kept(&x->layer, &a->call);
-    if (!*kept)
-        *kept = saved_alloc(x, *bytes + 8);
+    if (!*kept) *kept = saved_alloc(x, *bytes + 8);
     a->family.h_kept = *kept;
     return *kept ? KCP_OK : KCP_NO_MEMORY;
 }
@@ -135,18 +125,15 @@ int stage_run(struct run *x)
         return run_error(x, RUN_BAD, "--stage", "found '%.40s', expected NN or "
                          "NN_name from kcp-run --help", x->o.stage);
     const char *many = x->o.ranks > 1 ? "--ranks" : NULL;
-    if (x->o.cuts || x->o.spread)
-        many = x->o.cuts ? "--cuts" : "--layout";
+    if (x->o.cuts || x->o.spread) many = x->o.cuts ? "--cuts" : "--layout";
     if (!x->stage->ranks && many)
         return run_error(x, RUN_BAD, many, "stage %s runs only on one rank",
                          x->stage->name);
-    if (x->o.conv)
-        return run_error(x, RUN_BAD, "--conv", "not possible with --stage");
+    if (x->o.conv) return run_error(x, RUN_BAD, "--conv", "not possible with --stage");
     if (load_all(x) != 0 || outputs_make(x, x->stage) != 0 || sums_check(x) != 0)
         return -1;
     if (!x->report && !(x->report = calloc(1, sizeof *x->report)))
         return run_error(x, RUN_FAILED, "--stage", "out of memory");
-    if (ranks_run(x, x->stage->ranks ? x->plan->R : 1, stage_rank) != 0)
-        return -1;
+    if (ranks_run(x, x->stage->ranks ? x->plan->R : 1, stage_rank) != 0) return -1;
     return x->relative && x->mpi.r == 0 ? outs_check(x) : 0;
 }

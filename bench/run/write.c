@@ -21,11 +21,9 @@ static int target_path(struct run *x, int exists)
 {
     char *whole = exists ? realpath(x->o.out, NULL) : strdup(x->o.out);
     size_t n = whole ? strlen(whole) : 0;
-    while (n > 1 && whole[n - 1] == '/')
-        whole[--n] = 0;
+    while (n > 1 && whole[n - 1] == '/') whole[--n] = 0;
     const int fits = whole && n + 16 < sizeof x->target;
-    if (fits)
-        strcpy(x->target, whole);
+    if (fits) strcpy(x->target, whole);
     free(whole);
     return fits ? 0 : run_error(x, RUN_BAD, "--out", "the path %s is too long or "
                                 "cannot be resolved: choose another folder", x->o.out);
@@ -37,8 +35,7 @@ static int is_empty(const char *path)
     DIR *d = opendir(path);
     for (struct dirent *e = d ? readdir(d) : NULL; e; e = readdir(d))
         entries += strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0;
-    if (d)
-        closedir(d);
+    if (d) closedir(d);
     return d && entries == 0;
 }
 
@@ -58,8 +55,7 @@ static int check_target(struct run *x, const struct stat *in, const struct stat 
         return run_error(x, RUN_BAD, "--out", "%s is also the folder of --in: "
                          "choose another folder",
                          x->o.out);
-    if (is_empty(x->target))
-        return 0;
+    if (is_empty(x->target)) return 0;
     if (!x->o.force)
         return run_error(x, RUN_BAD, "--out", "%s is not empty: "
                          "choose another folder, or use --force to rename it to %s.old",
@@ -106,8 +102,7 @@ static int write_one(struct run *x, const struct tensor *a, const char *folder)
 static int write_all(struct run *x, const char *folder)
 {
     for (int i = 0; i < x->a.n; i++)
-        if (x->a.t[i].out && write_one(x, &x->a.t[i], folder) != 0)
-            return -1;
+        if (x->a.t[i].out && write_one(x, &x->a.t[i], folder) != 0) return -1;
     return 0;
 }
 
@@ -116,8 +111,7 @@ static void remove_all(const struct run *x, const char *folder)
     char path[NPY_NAME + 40];
     for (int i = 0; i < x->a.n; i++) {
         snprintf(path, sizeof path, "%s/%s.npy", folder, x->a.t[i].file);
-        if (x->a.t[i].out)
-            unlink(path);
+        if (x->a.t[i].out) unlink(path);
     }
     rmdir(folder);
 }
@@ -143,15 +137,13 @@ int outputs_write(struct run *x)
 {
     char folder[NPY_NAME + 8];
     snprintf(folder, sizeof folder, "%s.XXXXXX", x->target);
-    if (!mkdtemp(folder))
-        return file_error(x, folder);
+    if (!mkdtemp(folder)) return file_error(x, folder);
     const mode_t mask = umask(0);
     umask(mask);
     if (write_all(x, folder) != 0) {
         remove_all(x, folder);
         return -1;
     }
-    if (chmod(folder, 0777 & ~mask) != 0)
-        return file_error(x, folder);
+    if (chmod(folder, 0777 & ~mask) != 0) return file_error(x, folder);
     return take_name(x, folder);
 }

@@ -53,8 +53,7 @@ static double token_error(const struct run *got, const struct run *want, int i)
             const int64_t t0 = p->cuts[r], t1 = p->cuts[r + 1];
             double d = 0, size = 0;
             sum_squares(x, y, row, t0, t1, c0, c1, &d, &size);
-            if (t1 - t0 < 64)
-                size = all * (double)(t1 - t0) / (double)p->T;
+            if (t1 - t0 < 64) size = all * (double)(t1 - t0) / (double)p->T;
             worst = fmax(worst, ratio(d, size));
         }
     }
@@ -74,18 +73,14 @@ double compare_runs(const struct run *got, const struct run *want, double *err)
     const int64_t states = (int64_t)got->text->N * VALUE_HEADS * KEY * VALUE;
     for (int i = 0; i < CHECKED; i++) {
         const int p = i - TOKENS;
-        if (i < TOKENS)
-            e = token_error(got, want, i);
+        if (i < TOKENS) e = token_error(got, want, i);
         else if (p < PARAMS)
             e = flat_error(got->grad + param_at(p), want->grad + param_at(p),
                            param_at(p + 1) - param_at(p));
-        else if (p == PARAMS)
-            e = flat_error(got->ht, want->ht, states);
-        else
-            e = flat_error(&got->loss, &want->loss, 1);
+        else if (p == PARAMS) e = flat_error(got->ht, want->ht, states);
+        else e = flat_error(&got->loss, &want->loss, 1);
         worst = fmax(worst, e);
-        if (err)
-            err[i] = e;
+        if (err) err[i] = e;
     }
     return worst;
 }
@@ -95,8 +90,7 @@ double compare_runs(const struct run *got, const struct run *want, double *err)
 static double norm(const double *M)
 {
     double s = 0;
-    for (int i = 0; i < KEY * KEY; i++)
-        s += M[i] * M[i];
+    for (int i = 0; i < KEY * KEY; i++) s += M[i] * M[i];
     return sqrt(s / KEY);
 }
 
@@ -118,8 +112,7 @@ static double share(const struct run *run, int first, int last)
     double s = 0;
     for (int n = 0; n < VALUE_HEADS; n++) {
         double P[KEY * KEY] = { 0 };
-        for (int i = 0; i < KEY; i++)
-            P[i * KEY + i] = 1;
+        for (int i = 0; i < KEY; i++) P[i * KEY + i] = 1;
         for (int j = first + 1; j <= last; j++)
             compose(run->M + ((int64_t)j * VALUE_HEADS + n) * KEY * KEY, P);
         s += norm(P) * norm(P) / VALUE_HEADS;
@@ -134,8 +127,7 @@ int measure_alive(struct finding *f)
     int most = 1;
     f->far_seq = f->far_rank = -1;
     f->alive = malloc(sizeof *f->alive * (p->S + 1));
-    if (!f->alive)
-        return KCP_NO_MEMORY;
+    if (!f->alive) return KCP_NO_MEMORY;
     for (int j = 0, first = 0; j < p->S; j++) {
         const double *M = f->many->M + (int64_t)j * VALUE_HEADS * KEY * KEY;
         for (int n = 0; n < VALUE_HEADS; n++)

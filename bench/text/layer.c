@@ -70,8 +70,7 @@ static int keep_maps(struct rank *a, const struct kcp_forward *f)
     x.w = kcp_saved_at(f->saved, "w");
     x.u = kcp_saved_at(f->saved, "u");
     x.G = kcp_saved_at(f->saved, "G");
-    for (int s = 0; want && s < NS; s++)
-        want[s] = KCP_WANT_M;
+    for (int s = 0; want && s < NS; s++) want[s] = KCP_WANT_M;
     const int status = want && maps ? ref_affine(&x) : KCP_NO_MEMORY;
     for (int64_t s = 0; !status && s < NS; s++)
         for (int64_t i = 0; i < VALUE_HEADS * KEY; i++)
@@ -97,8 +96,7 @@ int layer_forward(struct rank *a)
     f.dt_bias = run->theta + param_at(P_DT);
     f.saved_bytes = a->saved_bytes = kcp_saved_bytes(&f);
     f.saved = a->saved = malloc(f.saved_bytes);
-    if (!f.saved)
-        return KCP_NO_MEMORY;
+    if (!f.saved) return KCP_NO_MEMORY;
     int status = ref_forward(&f);
     if (!status && run->keep_maps) {
         struct lane *lane = trace_on(NULL, 0);

@@ -55,10 +55,8 @@ static int run_forms(struct finding *f, struct run *many, const struct run *one,
         struct run other, *run = form ? &other : many;
         int status = run_open(run, f->text, f->R, form);
         run->keep_maps = form == 0;
-        if (!status)
-            status = run_step(run, theta);
-        if (status)
-            return report(run, status);
+        if (!status) status = run_step(run, theta);
+        if (status) return report(run, status);
         for (int r = 0; r < f->R; r++) {
             traffic_add(&f->form[form], run->lane[r].wire);
             traffic_add(&f->formula[form], run->lane[r].formula);
@@ -66,8 +64,7 @@ static int run_forms(struct finding *f, struct run *many, const struct run *one,
         f->form_err[form] = compare_runs(run, one, NULL);
         f->counted &= !memcmp(&f->form[form], &f->formula[form], sizeof f->form[form])
                       && (f->form[form].bytes > 0) == (run->plan->crossing > 0);
-        if (form)
-            run_close(run);
+        if (form) run_close(run);
     }
     return 0;
 }
@@ -79,8 +76,7 @@ static int train(struct finding *f, int which, const double *theta0)
     const int64_t n = param_at(PARAMS), trained = param_at(P_CQ);
     double *theta = malloc(sizeof *theta * n), *loss = f->loss[which];
     int status = theta && loss ? KCP_OK : KCP_NO_MEMORY;
-    if (!status)
-        status = run_open(&run, f->text, which ? 1 : f->R, KCP_ALL_GATHER);
+    if (!status) status = run_open(&run, f->text, which ? 1 : f->R, KCP_ALL_GATHER);
     if (status) {
         free(theta);
         fprintf(stderr, "kcp-text: out of memory\n");
@@ -112,10 +108,8 @@ static int run_all(struct finding *f, double began, struct run *many, struct run
         step->oracle = 1;
         status = run_step(step, theta);
     }
-    if (status)
-        return report(*step->why ? step : one, status);
-    if ((status = run_forms(f, many, one, theta)))
-        return status;
+    if (status) return report(*step->why ? step : one, status);
+    if ((status = run_forms(f, many, one, theta))) return status;
     f->worst_one = compare_runs(many, one, f->error_one);
     f->worst_step = compare_runs(many, step, f->error_step);
     measure_alive(f);
@@ -126,12 +120,10 @@ static int run_all(struct finding *f, double began, struct run *many, struct run
         status = train(f, which, theta);
     }
     free(theta);
-    if (status)
-        return status;
+    if (status) return status;
     f->took = seconds_now() - began;
     f->pass = f->counted && f->worst_one <= f->limit && f->worst_step <= f->limit;
-    for (int i = 0; i < KCP_FORMS; i++)
-        f->pass &= f->form_err[i] <= f->limit;
+    for (int i = 0; i < KCP_FORMS; i++) f->pass &= f->form_err[i] <= f->limit;
     print_training(stdout, f);
     return 0;
 }
@@ -145,13 +137,10 @@ static int kcp_text(int argc, char **argv)
     const double began = seconds_now();
     char why[300];
     const int read = options_read(&table, argc, argv, &o, why, sizeof why);
-    if (read == OPTIONS_DONE)
-        return 0;
-    if (read == OPTIONS_BAD)
-        return options_say("kcp-text", why);
+    if (read == OPTIONS_DONE) return 0;
+    if (read == OPTIONS_BAD) return options_say("kcp-text", why);
     const int status = text_read(&text, o.text, MOST_BYTES);
-    if (status)
-        return status;
+    if (status) return status;
     if (!o.out) {
         mkdir("build", 0777);
         mkdir("build/run", 0777);
@@ -167,10 +156,8 @@ static int kcp_text(int argc, char **argv)
     f.steps = o.steps;
     f.limit = tolerance_of(TOLERANCE_GRADIENTS, KCP_F64);
     f.counted = 1;
-    if (run_all(&f, began, &many, &one, &step))
-        return 1;
-    if (write_page(&f, page, o.out))
-        return 2;
+    if (run_all(&f, began, &many, &one, &step)) return 1;
+    if (write_page(&f, page, o.out)) return 2;
     char line[400];
     close_line(&f, line, sizeof line);
     printf("\n%s\nPage: %s\n", line, o.out);

@@ -42,8 +42,7 @@ int64_t param_at(int p)
 static double normal(uint64_t *s)
 {
     double sum = -6;
-    for (int i = 0; i < 12; i++)
-        sum += random_uniform(s);
+    for (int i = 0; i < 12; i++) sum += random_uniform(s);
     return sum;
 }
 
@@ -62,12 +61,9 @@ double *params_make(uint64_t seed)
         for (int64_t i = 0; i < (int64_t)sh->rows * sh->cols; i++) {
             const double dt = exp(log(1e-3) + log(100.0) * random_uniform(&s));
             w[i] = size * normal(&s) / (p == P_EMBED ? 1 : sqrt(fan_in));
-            if (p == P_ALOG)
-                w[i] = log(1 + 15.0 * i / (VALUE_HEADS - 1));
-            if (p == P_DT)
-                w[i] = log(expm1(dt));
-            if (p == P_BBIAS)
-                w[i] = -3;
+            if (p == P_ALOG) w[i] = log(1 + 15.0 * i / (VALUE_HEADS - 1));
+            if (p == P_DT) w[i] = log(expm1(dt));
+            if (p == P_BBIAS) w[i] = -3;
         }
     }
     return theta;
@@ -88,8 +84,7 @@ static void times_transposed(int64_t T, int n, int m, const double *a, const dou
 {
     static _Thread_local double bt[BYTES * BYTES];
     for (int p = 0; p < n; p++)
-        for (int j = 0; j < m; j++)
-            bt[j * n + p] = b[p * m + j];
+        for (int j = 0; j < m; j++) bt[j * n + p] = b[p * m + j];
     times(T, m, n, a, bt, c);
 }
 
@@ -131,8 +126,7 @@ void model_embed(const struct rank *a)
         memcpy(a->t[X] + t * WIDTH, E + byte[t] * WIDTH, sizeof *E * WIDTH);
         memcpy(a->t[BRAW] + t * VALUE_HEADS, b, sizeof *b * VALUE_HEADS);
     }
-    for (int i = 0; i < INTO_LAYER; i++)
-        project(a, i);
+    for (int i = 0; i < INTO_LAYER; i++) project(a, i);
 }
 
 /* Writes the loss's gradient to tensor LOGIT, and the loss to the last column of
@@ -148,8 +142,7 @@ int model_loss(const struct rank *a, double *part, int64_t n)
     const struct kcp_segment *seg = a->run->plan->seg + c->seg0;
     unsigned char next = 0;
     int64_t count = 0;
-    for (int i = 0; i < x->N; i++)
-        count += x->cu[i + 1] - x->cu[i] - 1;
+    for (int i = 0; i < x->N; i++) count += x->cu[i + 1] - x->cu[i] - 1;
 
     memcpy(a->t[Z], a->t[X], sizeof(double) * a->T * WIDTH);
     project(a, INTO_LAYER);
@@ -160,12 +153,9 @@ int model_loss(const struct rank *a, double *part, int64_t n)
             double *p = a->t[LOGIT] + t * BYTES, top = p[0], sum = 0;
             const int ends = t + 1 == c->cu[s + 1] && seg[s].last;
             const int target = t + 1 < a->T ? byte[t + 1] : next;
-            for (int j = 1; j < BYTES; j++)
-                top = p[j] > top ? p[j] : top;
-            for (int j = 0; j < BYTES; j++)
-                sum += exp(p[j] - top);
-            if (!ends)
-                part[s * n + n - 1] += (log(sum) + top - p[target]) / count;
+            for (int j = 1; j < BYTES; j++) top = p[j] > top ? p[j] : top;
+            for (int j = 0; j < BYTES; j++) sum += exp(p[j] - top);
+            if (!ends) part[s * n + n - 1] += (log(sum) + top - p[target]) / count;
             for (int j = 0; j < BYTES; j++)
                 p[j] = ends ? 0 : (exp(p[j] - top) / sum - (j == target)) / count;
         }
@@ -185,8 +175,7 @@ void model_gradients(const struct rank *a, double *part, int64_t n)
     const struct kcp_context *c = a->ctx;
     const unsigned char *byte = a->run->text->byte + c->begin;
     memcpy(a->t[DX], a->t[DZ], sizeof(double) * a->T * WIDTH);
-    for (int i = 0; i < INTO_LAYER; i++)
-        project_back(a, i, DX);
+    for (int i = 0; i < INTO_LAYER; i++) project_back(a, i, DX);
     for (int s = 0; s < c->NS; s++) {
         const int64_t t0 = c->cu[s], T = c->cu[s + 1] - t0;
         for (int i = 0; i < PROJECTIONS; i++) {

@@ -41,8 +41,7 @@ static void add_inputs(struct tensor_set *set, const struct rank *a,
 static void copy_output(const struct tensor_set *set, const char *name, double *to)
 {
     const struct tensor *t = tensor_find(set, name);
-    if (t)
-        memcpy(to, t->p, sizeof *to * (size_t)t->n);
+    if (t) memcpy(to, t->p, sizeof *to * (size_t)t->n);
 }
 
 /* Adds all rows of tensor `name`, which are partial sums of a gradient, to `grad`. */
@@ -61,10 +60,8 @@ int oracle_layer(struct rank *a, enum kcp_pass pass)
     add_inputs(&set, a, &c);
     int status = reference_run(&set, gate, &c);
     c.pass = pass;
-    if (!status)
-        status = reference_run(&set, step, &c);
-    if (!status && pass == KCP_BACKWARD)
-        status = reference_run(&set, gate, &c);
+    if (!status) status = reference_run(&set, step, &c);
+    if (!status && pass == KCP_BACKWARD) status = reference_run(&set, gate, &c);
     for (size_t i = 0; i < sizeof outputs / sizeof *outputs && !status; i++)
         copy_output(&set, outputs[i].name, a->t[outputs[i].t]);
     if (!status) {

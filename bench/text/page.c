@@ -22,8 +22,7 @@ static void numbers(FILE *o, const struct finding *f)
     char *text = NULL;
     size_t n = 0;
     FILE *m = open_memstream(&text, &n);
-    if (!m)
-        return;
+    if (!m) return;
     print_report(m, f);
     print_training(m, f);
     fclose(m);
@@ -31,8 +30,7 @@ static void numbers(FILE *o, const struct finding *f)
     for (size_t i = 0; i < n; i++) {
         if (text[i] == '\n')
             fputc('\n', o);
-        else
-            print_html(o, text + i, 1);
+        else print_html(o, text + i, 1);
     }
     fputs("</pre>\n", o);
     if (!f->steps)
@@ -65,8 +63,7 @@ int write_page(const struct finding *f, FILE *o, const char *path)
     fprintf(o, "<p class='note'>%.1f seconds.</p></main></body></html>\n",
             f->took);
     const int lost = ferror(o);
-    if (!fclose(o) && !lost)
-        return 0;
+    if (!fclose(o) && !lost) return 0;
     fprintf(stderr, "kcp-text: %s: cannot write the page: %s\n", path,
             strerror(errno));
     return 2;

@@ -30,8 +30,7 @@ static void print_rank(FILE *o, const struct finding *f, int r)
         fprintf(o, "%s %s %d..%d", s ? "," : "", name_of(f->text, g->n),
                 (int)(g->begin - at), (int)(g->end - at));
     }
-    if (!c->NS)
-        fprintf(o, " no tokens");
+    if (!c->NS) fprintf(o, " no tokens");
     else if (c->pre_num_ranks)
         fprintf(o, "; state from %d rank%s, %d halo rows", c->pre_num_ranks,
                 c->pre_num_ranks > 1 ? "s" : "", c->pre_num_conv_tokens < WINDOW - 1
@@ -53,15 +52,13 @@ static void print_plan(FILE *o, const struct finding *f)
         for (int i = 0; i < RIBBON; i++) {
             const int64_t t = i * x->T / RIBBON;
             int r = 0;
-            while (p->cuts[r + 1] <= t)
-                r++;
+            while (p->cuts[r + 1] <= t) r++;
             fputc(t >= x->cu[n] && t < x->cu[n + 1] ? digit(r) : '.', o);
         }
         fprintf(o, "  %d of %d bytes\n", (int)(x->cu[n + 1] - x->cu[n]),
                 (int)x->size[n]);
     }
-    for (int r = 0; r < f->R; r++)
-        print_rank(o, f, r);
+    for (int r = 0; r < f->R; r++) print_rank(o, f, r);
 }
 
 double busy(const struct lane *l, int mark, int back)
@@ -90,8 +87,7 @@ static void print_stages(FILE *o, const struct finding *f)
     const int shown = f->R < COLUMNS ? f->R : COLUMNS;
     fprintf(o, "\nStages  (milliseconds of CPU time%s)\n  %-22s",
             shown < f->R ? "; the first 8 ranks" : "", "");
-    for (int r = 0; r < shown; r++)
-        fprintf(o, "   rank %-2d", r);
+    for (int r = 0; r < shown; r++) fprintf(o, "   rank %-2d", r);
     fputc('\n', o);
     for (int m = 0; m < MARKS; m++) {
         print_row(o, f, m, m == MARK_EXCHANGE ? 0 : -1, mark_name[m]);
@@ -150,12 +146,10 @@ void print_report(FILE *o, const struct finding *f)
 void print_training(FILE *o, const struct finding *f)
 {
     double apart = 0;
-    if (!f->steps)
-        return;
+    if (!f->steps) return;
     fprintf(o, "\nTraining  (loss in nats per byte, by gradient descent)\n  step ");
     const int every = (f->steps + 7) / 8;
-    for (int i = 0; i <= f->steps; i += every)
-        fprintf(o, " %7d", i);
+    for (int i = 0; i <= f->steps; i += every) fprintf(o, " %7d", i);
     for (int w = 0; w < 2; w++) {
         fprintf(o, "\n  R = %-2d", w ? 1 : f->R);
         for (int i = 0; i <= f->steps; i += every)
@@ -172,8 +166,7 @@ void close_line(const struct finding *f, char *buf, size_t n)
 {
     char alive[120] = "";
     double forms = 0;
-    for (int i = 0; i < KCP_FORMS; i++)
-        forms = fmax(forms, f->form_err[i]);
+    for (int i = 0; i < KCP_FORMS; i++) forms = fmax(forms, f->form_err[i]);
     if (f->far_seq >= 0)
         snprintf(alive, sizeof alive, "; %.2g %% of the state at the first cut "
                  "remains at its sequence's end%s", 100 * f->far,

@@ -20,15 +20,13 @@ static int read_file(struct text *x, const char *path, int64_t most)
 {
     FILE *f = fopen(path, "rb");
     const int64_t n = f ? (int64_t)fread(x->byte + x->T, 1, (size_t)most, f) : 0;
-    if (n < 2)
-        refuse(path, !f || ferror(f) ? strerror(errno) : "too short");
+    if (n < 2) refuse(path, !f || ferror(f) ? strerror(errno) : "too short");
     else {
         snprintf(x->name[x->N], sizeof x->name[0], "%s", path);
         x->size[x->N] = fseek(f, 0, SEEK_END) ? n : ftell(f);      /* a pipe: n */
         x->cu[++x->N] = x->T += n;
     }
-    if (f)
-        fclose(f);
+    if (f) fclose(f);
     return n < 2 ? 2 : 0;
 }
 
@@ -40,8 +38,7 @@ static int read_files(struct text *x, char **path, size_t files, int64_t most)
     int status = 0;
     for (size_t i = 0; i < files && !status; i++) {
         const int64_t rest = most - x->T, n = i + 1 == files ? rest : rest * 5 / 8;
-        if (n >= 2)
-            status = read_file(x, path[i], n);
+        if (n >= 2) status = read_file(x, path[i], n);
     }
     return status;
 }
@@ -79,7 +76,6 @@ int text_read(struct text *x, const char *paths, int64_t most)
 {
     memset(x, 0, sizeof *x);
     x->byte = malloc(most);
-    if (!x->byte)
-        return 2;
+    if (!x->byte) return 2;
     return paths ? read_list(x, paths, most) : read_own(x, most);
 }

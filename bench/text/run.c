@@ -16,33 +16,27 @@ static int forward_backward(struct rank *a, double *part, int64_t n, double *sum
     model_embed(a);
     trace_mark(MARK_EMBED, 0, t, busy);
     int status = layer_conv(a, KCP_FORWARD);
-    if (!status)
-        status = run->oracle ? oracle_layer(a, KCP_FORWARD) : layer_forward(a);
+    if (!status) status = run->oracle ? oracle_layer(a, KCP_FORWARD) : layer_forward(a);
 
     t = seconds_now();
     busy = busy_seconds();
-    if (!status)
-        status = model_loss(a, part, n);
+    if (!status) status = model_loss(a, part, n);
     model_into_layer(a);
     trace_mark(MARK_LOSS, 0, t, busy);
     if (!status)
         status = run->oracle ? oracle_layer(a, KCP_BACKWARD) : layer_backward(a);
-    if (!status)
-        status = layer_conv(a, KCP_BACKWARD);
+    if (!status) status = layer_conv(a, KCP_BACKWARD);
 
     t = seconds_now();
     busy = busy_seconds();
-    if (!status)
-        model_gradients(a, part, n);
-    if (!status)
-        status = kcp_segment_sum(run->plan, a->comm, part, n, sum);
+    if (!status) model_gradients(a, part, n);
+    if (!status) status = kcp_segment_sum(run->plan, a->comm, part, n, sum);
     trace_mark(MARK_GRAD, 1, t, busy);
     for (int p = 0; p < PARAMS && last && !status; p++)
         if (p < P_CQ || p == P_BBIAS)
             memcpy(run->grad + param_at(p), sum + param_at(p),
                    sizeof *sum * (param_at(p + 1) - param_at(p)));
-    if (last && !status)
-        run->loss = sum[n - 1];
+    if (last && !status) run->loss = sum[n - 1];
     return status;
 }
 
@@ -58,15 +52,11 @@ static int body(struct kcp_comm *comm, void *arg)
 
     double *part = calloc((a.ctx->NS + 1) * n, sizeof *part);
     int status = part ? KCP_OK : KCP_NO_MEMORY;
-    if (!status)
-        status = comm->barrier(comm, NULL);
-    if (comm->r == 0)
-        run->start = seconds_now();
-    if (!status)
-        status = comm->barrier(comm, NULL);
+    if (!status) status = comm->barrier(comm, NULL);
+    if (comm->r == 0) run->start = seconds_now();
+    if (!status) status = comm->barrier(comm, NULL);
     trace_on(&run->lane[comm->r], run->start);
-    if (!status)
-        status = forward_backward(&a, part, n, part + a.ctx->NS * n);
+    if (!status) status = forward_backward(&a, part, n, part + a.ctx->NS * n);
     trace_on(NULL, 0);
     free(a.saved);
     free(part);
@@ -83,10 +73,8 @@ int run_open(struct run *run, const struct text *text, int R, enum kcp_form form
     const int64_t state = VALUE_HEADS * KEY * VALUE;
     const int status = kcp_plan_make(&run->plan, text->N, text->cu, R, NULL, 0, CHUNK,
                                      WINDOW, &why);
-    if (status)
-        return status;
-    for (int i = 0; i < TENSORS; i++)
-        run->numbers += tensor_row[i].n * text->T;
+    if (status) return status;
+    for (int i = 0; i < TENSORS; i++) run->numbers += tensor_row[i].n * text->T;
     double *at = malloc(sizeof *at * (run->numbers + 1));
     run->tensor[0] = at;
     for (int i = 0; at && i < TENSORS; at += tensor_row[i++].n * text->T)
@@ -95,8 +83,7 @@ int run_open(struct run *run, const struct text *text, int R, enum kcp_form form
     run->ht = calloc(2 * text->N * state, sizeof *run->ht);
     run->dh0 = run->ht + text->N * state;
     run->M = calloc(run->plan->S * VALUE_HEADS * KEY * KEY, sizeof *run->M);
-    if (run->tensor[0] && run->grad && run->ht && run->M)
-        return KCP_OK;
+    if (run->tensor[0] && run->grad && run->ht && run->M) return KCP_OK;
     run_close(run);
     return KCP_NO_MEMORY;
 }

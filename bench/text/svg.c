@@ -13,10 +13,8 @@ void print_html(FILE *o, const char *s, int64_t n)
         const unsigned char c = s[i];
         if (c == '<' || c == '>' || c == '&' || c == '\'' || c == '"')
             fprintf(o, "&#%d;", c);
-        else if (c >= 127)
-            fputs("&middot;", o);
-        else
-            fputc(c < ' ' ? ' ' : c, o);
+        else if (c >= 127) fputs("&middot;", o);
+        else fputc(c < ' ' ? ' ' : c, o);
     }
 }
 

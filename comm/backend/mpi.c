@@ -42,8 +42,7 @@ int kcp_mpi_has_failed;
 /* ---- failure: only the first failure is recorded. The caller holds the lock. */
 static int fail_locked(struct mpi_rank *p, int rank, int status, const char *why)
 {
-    if (p->failed)
-        return KCP_COMM;
+    if (p->failed) return KCP_COMM;
     p->failed = kcp_mpi_has_failed = 1;
     p->note = (struct note){ rank, status, "" };
     snprintf(p->note.why, sizeof p->note.why, "%s", why);
@@ -81,8 +80,7 @@ static int fail_mpi(struct mpi_rank *p, int peer, int code, const char *call)
     char words[MPI_MAX_ERROR_STRING] = "", why[160];
     int class = 0, n;
     MPI_Error_class(code, &class);
-    if (class == MPI_ERR_TRUNCATE)
-        return fail_size(p, call, peer);
+    if (class == MPI_ERR_TRUNCATE) return fail_size(p, call, peer);
     MPI_Error_string(code, words, &n);
     snprintf(why, sizeof why, "%s, rank %d: %.120s", call, peer, words);
     return fail_locked(p, p->comm.r, KCP_COMM, why);
@@ -92,11 +90,9 @@ static int fail_mpi(struct mpi_rank *p, int peer, int code, const char *call)
 static int make_room(struct mpi_rank *p)
 {
     const int capacity = 2 * p->capacity + 16;
-    if (p->n < p->capacity)
-        return KCP_OK;
+    if (p->n < p->capacity) return KCP_OK;
     struct posted *posted = realloc(p->posted, sizeof *posted * (size_t)capacity);
-    if (!posted)
-        return fail_locked(p, p->comm.r, KCP_NO_MEMORY, "out of memory");
+    if (!posted) return fail_locked(p, p->comm.r, KCP_NO_MEMORY, "out of memory");
     p->posted = posted;
     p->capacity = capacity;
     return KCP_OK;
@@ -107,14 +103,11 @@ static int post_piece(struct mpi_rank *p, char *data, int bytes, int peer,
 {
     MPI_Request request;
     int code;
-    if (make_room(p))
-        return KCP_COMM;
+    if (make_room(p)) return KCP_COMM;
     if (kind == RECV)
         code = MPI_Irecv(data, bytes, MPI_BYTE, peer, (int)tag, p->at, &request);
-    else
-        code = MPI_Isend(data, bytes, MPI_BYTE, peer, (int)tag, p->at, &request);
-    if (code)
-        return fail_mpi(p, peer, code, call);
+    else code = MPI_Isend(data, bytes, MPI_BYTE, peer, (int)tag, p->at, &request);
+    if (code) return fail_mpi(p, peer, code, call);
     p->posted[p->n++] = (struct posted){ request, kind, peer, bytes };
     return KCP_OK;
 }
@@ -128,8 +121,7 @@ static int post(struct mpi_rank *p, const void *data, size_t bytes, int peer,
     int err = check_notes(p);
     do {
         const int k = bytes < KCP_MPI_PIECE ? (int)bytes : KCP_MPI_PIECE;
-        if (!err)
-            err = post_piece(p, at, k, peer, kind, tag, call);
+        if (!err) err = post_piece(p, at, k, peer, kind, tag, call);
         at += k;
         bytes -= (size_t)k;
     } while (bytes && !err);
@@ -141,10 +133,8 @@ static int post(struct mpi_rank *p, const void *data, size_t bytes, int peer,
 static void drop_requests(struct mpi_rank *p)
 {
     for (int i = 0; i < p->n; i++) {
-        if (p->posted[i].request == MPI_REQUEST_NULL)
-            continue;
-        if (p->posted[i].kind == RECV)
-            MPI_Cancel(&p->posted[i].request);
+        if (p->posted[i].request == MPI_REQUEST_NULL) continue;
+        if (p->posted[i].kind == RECV) MPI_Cancel(&p->posted[i].request);
         MPI_Request_free(&p->posted[i].request);
     }
     p->n = 0;
@@ -157,10 +147,8 @@ static void pause_unlocked(struct mpi_rank *p, int turn)
 {
     const struct timespec nap = { 0, turn < 2000 ? 20000 : 500000 };
     pthread_mutex_unlock(&p->lock);
-    if (turn < 200)
-        sched_yield();
-    else
-        nanosleep(&nap, NULL);
+    if (turn < 200) sched_yield();
+    else nanosleep(&nap, NULL);
     pthread_mutex_lock(&p->lock);
 }
 
@@ -171,10 +159,8 @@ static int test_request(struct mpi_rank *p, int i, const char *call)
     MPI_Status s;
     int done = 0, got = 0;
     const int code = MPI_Test(&p->posted[i].request, &done, &s);
-    if (code)
-        return fail_mpi(p, x->peer, code, call);
-    if (!done || x->kind != RECV)
-        return KCP_OK;
+    if (code) return fail_mpi(p, x->peer, code, call);
+    if (!done || x->kind != RECV) return KCP_OK;
     if (MPI_Get_count(&s, MPI_BYTE, &got) || got != x->bytes)
         return fail_size(p, call, x->peer);
     return KCP_OK;
@@ -193,16 +179,14 @@ static int wait_all(struct mpi_rank *p, const char *call, int err)
                 err = test_request(p, i, call);
         while (first < p->n && p->posted[first].request == MPI_REQUEST_NULL)
             first++;
-        if (err || first == p->n)
-            break;
+        if (err || first == p->n) break;
         err = check_notes(p);
         if (!err && MPI_Wtime() > until) {
             snprintf(why, sizeof why, "%s did not complete within %.0f s", call,
                      p->seconds);
             err = fail_locked(p, p->posted[first].peer, KCP_COMM, why);
         }
-        if (!err)
-            pause_unlocked(p, turn);
+        if (!err) pause_unlocked(p, turn);
     }
     drop_requests(p);
     return err ? KCP_COMM : KCP_OK;
@@ -255,12 +239,10 @@ static int move(struct kcp_comm *c, const void *data, size_t bytes, int peer,
 {
     struct mpi_rank *p = (struct mpi_rank *)c;
     const char *call = kind == RECV ? "recv" : "send";
-    if (peer < 0 || peer >= c->R || peer == c->r)
-        return KCP_BAD;
+    if (peer < 0 || peer >= c->R || peer == c->r) return KCP_BAD;
     pthread_mutex_lock(&p->lock);
     int err = post(p, data, bytes, peer, kind, MESSAGE, call);
-    if (!p->grouped)
-        err = wait_all(p, call, err);
+    if (!p->grouped) err = wait_all(p, call, err);
     pthread_mutex_unlock(&p->lock);
     return err;
 }
@@ -286,8 +268,7 @@ static int mpi_group(struct kcp_comm *c, int begin)
     const int was = p->grouped;
     int err = KCP_OK;
     p->grouped = begin;
-    if (!begin && was)
-        err = wait_all(p, "group", check_notes(p));
+    if (!begin && was) err = wait_all(p, "group", check_notes(p));
     pthread_mutex_unlock(&p->lock);
     return err;
 }
@@ -296,8 +277,7 @@ static void mpi_fail(struct kcp_comm *c, int status, const char *why)
 {
     struct mpi_rank *p = (struct mpi_rank *)c;
     pthread_mutex_lock(&p->lock);
-    if (!check_notes(p))
-        fail_locked(p, c->r, status, why);
+    if (!check_notes(p)) fail_locked(p, c->r, status, why);
     pthread_mutex_unlock(&p->lock);
 }
 
@@ -306,10 +286,8 @@ static int mpi_lost(struct kcp_comm *c, int *rank, char *why, size_t n)
     struct mpi_rank *p = (struct mpi_rank *)c;
     pthread_mutex_lock(&p->lock);
     const int failed = check_notes(p) != KCP_OK;
-    if (failed && rank)
-        *rank = p->note.rank;
-    if (failed && why)
-        snprintf(why, n, "%s", p->note.why);
+    if (failed && rank) *rank = p->note.rank;
+    if (failed && why) snprintf(why, n, "%s", p->note.why);
     pthread_mutex_unlock(&p->lock);
     return failed;
 }
@@ -319,8 +297,7 @@ static int mpi_lost(struct kcp_comm *c, int *rank, char *why, size_t n)
 static void mpi_free(struct kcp_comm *c)
 {
     struct mpi_rank *p = (struct mpi_rank *)c;
-    if (c->barrier(c, NULL))
-        return;
+    if (c->barrier(c, NULL)) return;
     MPI_Comm_free(&p->at);
     pthread_mutex_destroy(&p->lock);
     free(p->posted);
@@ -331,13 +308,10 @@ int kcp_mpi_over(struct kcp_comm **comm, MPI_Comm over, double seconds, char *wh
                  size_t n)
 {
     int level = MPI_THREAD_SINGLE, err = KCP_OK;
-    if (!comm)
-        return KCP_BAD;
+    if (!comm) return KCP_BAD;
     *comm = NULL;
-    if (!(seconds > 0))
-        err = kcp_timeout(&seconds, why, n);
-    if (err)
-        return err;
+    if (!(seconds > 0)) err = kcp_timeout(&seconds, why, n);
+    if (err) return err;
     if (MPI_Query_thread(&level) || level < MPI_THREAD_SERIALIZED) {
         if (why)
             snprintf(why, n, "MPI provides only thread level %d: initialize MPI with "
@@ -345,8 +319,7 @@ int kcp_mpi_over(struct kcp_comm **comm, MPI_Comm over, double seconds, char *wh
         return KCP_BAD;
     }
     struct mpi_rank *p = calloc(1, sizeof *p);
-    if (!p)
-        return KCP_NO_MEMORY;
+    if (!p) return KCP_NO_MEMORY;
     p->comm = (struct kcp_comm){ .backend = "mpi", .all_gather = mpi_all_gather,
         .send = mpi_send, .recv = mpi_recv, .group = mpi_group, .barrier = mpi_barrier,
         .show = mpi_show, .fail = mpi_fail, .lost = mpi_lost, .free = mpi_free };
@@ -354,8 +327,7 @@ int kcp_mpi_over(struct kcp_comm **comm, MPI_Comm over, double seconds, char *wh
     if (MPI_Comm_dup(over, &p->at) ||
         MPI_Comm_set_errhandler(p->at, MPI_ERRORS_RETURN) ||
         MPI_Comm_size(p->at, &p->comm.R) || MPI_Comm_rank(p->at, &p->comm.r)) {
-        if (why)
-            snprintf(why, n, "MPI_Comm_dup failed");
+        if (why) snprintf(why, n, "MPI_Comm_dup failed");
         free(p);
         return KCP_COMM;
     }

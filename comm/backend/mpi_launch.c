@@ -26,11 +26,9 @@ static const char *find_launcher(int *R)
     };
     for (size_t i = 0; i < sizeof launchers / sizeof *launchers; i++) {
         const char *size = getenv(launchers[i].R);
-        if (!size || !getenv(launchers[i].r))
-            continue;
+        if (!size || !getenv(launchers[i].r)) continue;
         *R = atoi(size);
-        if (*R > 1)
-            return launchers[i].name;
+        if (*R > 1) return launchers[i].name;
     }
     *R = 1;
     return NULL;
@@ -45,18 +43,14 @@ int kcp_mpi_start(struct kcp_mpi *mpi, char *why, size_t n)
     int R, is_init = 0, level = MPI_THREAD_SINGLE;
     double seconds;
     MPI_Comm machine;
-    if (!mpi)
-        return KCP_BAD;
+    if (!mpi) return KCP_BAD;
     *mpi = (struct kcp_mpi){ 1, 0, 0, NULL };
-    if (kcp_timeout(&seconds, why, n))
-        return KCP_BAD;
+    if (kcp_timeout(&seconds, why, n)) return KCP_BAD;
     const char *launcher = find_launcher(&R);
     MPI_Initialized(&is_init);
-    if (R == 1 && !is_init)
-        return KCP_OK;
+    if (R == 1 && !is_init) return KCP_OK;
     if (!is_init) {
-        if (MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &level))
-            return KCP_COMM;
+        if (MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &level)) return KCP_COMM;
         is_ours = 1;
         /* If MPI_Test fails, MPICH calls the error handler of MPI_COMM_WORLD, not the
          * handler of the request's communicator. */
@@ -86,15 +80,11 @@ int kcp_mpi_world(struct kcp_comm **comm, char *why, size_t n)
 int kcp_mpi_end(int status)
 {
     const struct timespec moment = { 0, 300 * 1000 * 1000 };
-    if (!is_ours)
-        return status;
+    if (!is_ours) return status;
     fflush(NULL);
-    if (!status && kcp_mpi_has_failed)
-        status = 1;
-    if (status)
-        nanosleep(&moment, NULL);
-    else
-        MPI_Finalize();
+    if (!status && kcp_mpi_has_failed) status = 1;
+    if (status) nanosleep(&moment, NULL);
+    else MPI_Finalize();
     is_ours = 0;
     return status;
 }
@@ -104,11 +94,9 @@ int kcp_mpi_start(struct kcp_mpi *mpi, char *why, size_t n)
 {
     double seconds;
     int R;
-    if (!mpi)
-        return KCP_BAD;
+    if (!mpi) return KCP_BAD;
     *mpi = (struct kcp_mpi){ 1, 0, 0, NULL };
-    if (kcp_timeout(&seconds, why, n))
-        return KCP_BAD;
+    if (kcp_timeout(&seconds, why, n)) return KCP_BAD;
     const char *launcher = find_launcher(&R);
     if (R > 1 && why)
         snprintf(why, n, "%s started %d processes: this program was built without MPI; "
@@ -118,11 +106,9 @@ int kcp_mpi_start(struct kcp_mpi *mpi, char *why, size_t n)
 
 int kcp_mpi_world(struct kcp_comm **comm, char *why, size_t n)
 {
-    if (!comm)
-        return KCP_BAD;
+    if (!comm) return KCP_BAD;
     *comm = NULL;
-    if (why)
-        snprintf(why, n, "built without MPI");
+    if (why) snprintf(why, n, "built without MPI");
     return KCP_NA;
 }
 

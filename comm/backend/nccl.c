@@ -34,8 +34,7 @@ static int lock_to_fail(struct nccl_rank *w)
 static void wait_for_group(struct nccl_rank *w)
 {
     for (int i = 0; i < 200 && w->grouped; i++) {
-        if (pthread_equal(w->group_of, pthread_self()))
-            return;
+        if (pthread_equal(w->group_of, pthread_self())) return;
         poll(NULL, 0, 10);
     }
 }
@@ -61,8 +60,7 @@ static int host_reports(struct kcp_comm *host, enum reporting when, int *rank,
 {
     int reports = 0;
     for (int i = 0; i < (int)when && host && !reports; i++) {
-        if (i)
-            poll(NULL, 0, 10);
+        if (i) poll(NULL, 0, 10);
         reports = host->lost(host, rank, why, n);
     }
     return reports;
@@ -88,12 +86,9 @@ int nccl_fail(struct nccl_rank *w, int rank, int status, const char *why,
         at = w->at;
         w->at = NULL;
     }
-    if (locked)
-        pthread_mutex_unlock(&w->lock);
-    if (at && w->ours)
-        w->nccl->ncclCommAbort(at);
-    if (!w->ours)
-        wait_for_group(w);
+    if (locked) pthread_mutex_unlock(&w->lock);
+    if (at && w->ours) w->nccl->ncclCommAbort(at);
+    if (!w->ours) wait_for_group(w);
     return KCP_COMM;
 }
 
@@ -103,12 +98,10 @@ static ncclResult_t async_error(struct nccl_rank *w, int ms)
 {
     ncclResult_t result = ncclSuccess;
     for (; pthread_mutex_trylock(&w->lock); ms--) {
-        if (ms <= 0)
-            return ncclSuccess;
+        if (ms <= 0) return ncclSuccess;
         poll(NULL, 0, 1);
     }
-    if (w->at && !w->failed)
-        w->nccl->ncclCommGetAsyncError(w->at, &result);
+    if (w->at && !w->failed) w->nccl->ncclCommGetAsyncError(w->at, &result);
     pthread_mutex_unlock(&w->lock);
     return result == ncclInProgress ? ncclSuccess : result;
 }
@@ -152,10 +145,8 @@ static int nccl_comm_lost(struct kcp_comm *c, int *rank, char *why, size_t n)
     struct nccl_rank *w = (struct nccl_rank *)c;
     pthread_mutex_lock(&w->recording);
     const int failed = w->failed;
-    if (failed && rank)
-        *rank = w->rank;
-    if (failed && why)
-        snprintf(why, n, "%s", w->why);
+    if (failed && rank) *rank = w->rank;
+    if (failed && why) snprintf(why, n, "%s", w->why);
     pthread_mutex_unlock(&w->recording);
     return failed;
 }
@@ -170,15 +161,12 @@ static void nccl_comm_free(struct kcp_comm *c)
         pthread_detach(w->watch);
         return;
     }
-    if (w->watching)
-        pthread_join(w->watch, NULL);
+    if (w->watching) pthread_join(w->watch, NULL);
     if (w->ours && w->at && !w->failed &&
         !nccl_settle(w, w->at, w->nccl->ncclCommFinalize(w->at), "finalize"))
         w->nccl->ncclCommDestroy(w->at);
-    if (w->token)
-        cudaFree(w->token);
-    if (w->shown)
-        cudaFree(w->shown);
+    if (w->token) cudaFree(w->token);
+    if (w->shown) cudaFree(w->shown);
     pthread_mutex_destroy(&w->recording);
     pthread_mutex_destroy(&w->lock);
     free(w);
@@ -189,12 +177,10 @@ static int make_rank(struct nccl_rank **made, struct kcp_comm *host, char *why,
 {
     double seconds;
     *made = NULL;
-    if (kcp_timeout(&seconds, why, n))
-        return KCP_BAD;
+    if (kcp_timeout(&seconds, why, n)) return KCP_BAD;
     const struct nccl *nccl = nccl_open(why, n);
     struct nccl_rank *w = nccl ? calloc(1, sizeof *w) : NULL;
-    if (!w)
-        return KCP_CUDA;
+    if (!w) return KCP_CUDA;
     w->comm = (struct kcp_comm){ .backend = "nccl", .fail = nccl_comm_fail,
                                  .lost = nccl_comm_lost, .free = nccl_comm_free };
     nccl_calls(&w->comm);
@@ -223,8 +209,7 @@ static int begin_rank(struct nccl_rank *w, struct kcp_comm **comm)
         return KCP_COMM;
     if (cudaMalloc((void **)&w->shown, ((size_t)w->comm.R + 1) * SHOWN_ROW))
         return KCP_NO_MEMORY;
-    if (w->number < 0)
-        w->number = w->comm.r;
+    if (w->number < 0) w->number = w->comm.r;
     w->watching = !pthread_create(&w->watch, NULL, watch_thread, w);
     *comm = &w->comm;
     return KCP_OK;
@@ -246,8 +231,7 @@ static int init_rank(struct nccl_rank *w, int R, int r, ncclUniqueId id,
 /* Rank 0 creates the id and sends the id to the other ranks over `host`. */
 static int id_over(struct nccl_rank *w, struct kcp_comm *host, ncclUniqueId *id)
 {
-    if (host->r > 0)
-        return host->recv(host, id, sizeof *id, 0, NULL);
+    if (host->r > 0) return host->recv(host, id, sizeof *id, 0, NULL);
     int err = w->nccl->ncclGetUniqueId(id) ? KCP_COMM : KCP_OK;
     for (int r = 1; r < host->R && !err; r++)
         err = host->send(host, id, sizeof *id, r, NULL);
@@ -266,23 +250,15 @@ static int meet(struct kcp_comm **comm, struct kcp_comm *host, const char *path,
     why = why ? why : unread;
     why[0] = 0;
     int err = make_rank(&w, host, why, n);
-    if (!err && host)
-        err = id_over(w, host, &id);
-    else if (!err)
-        err = nccl_id_by_file(w->nccl, path, r, w->seconds, &id, why, n);
-    if (!err)
-        err = init_rank(w, R, r, id, comm);
-    if (!err)
-        return KCP_OK;
+    if (!err && host) err = id_over(w, host, &id);
+    else if (!err) err = nccl_id_by_file(w->nccl, path, r, w->seconds, &id, why, n);
+    if (!err) err = init_rank(w, R, r, id, comm);
+    if (!err) return KCP_OK;
     *comm = NULL;
-    if (w && w->failed)
-        snprintf(why, n, "%s", w->why);
-    else if (!why[0])
-        snprintf(why, n, "NCCL did not start");
-    if (w)
-        nccl_comm_free(&w->comm);
-    if (host)
-        host->fail(host, err, why);
+    if (w && w->failed) snprintf(why, n, "%s", w->why);
+    else if (!why[0]) snprintf(why, n, "NCCL did not start");
+    if (w) nccl_comm_free(&w->comm);
+    if (host) host->fail(host, err, why);
     return err;
 }
 
@@ -301,18 +277,15 @@ int kcp_nccl_by_file(struct kcp_comm **comm, const char *path, int R, int r, cha
 int kcp_nccl_from(struct kcp_comm **comm, struct ncclComm *nccl)
 {
     char why[160] = "";
-    if (!comm || !nccl)
-        return KCP_BAD;
+    if (!comm || !nccl) return KCP_BAD;
     *comm = NULL;
     struct nccl_rank *w;
     int err = make_rank(&w, NULL, why, sizeof why);
-    if (err)
-        return kcp_refuse(err, "kcp_nccl_from: %s", why);
+    if (err) return kcp_refuse(err, "kcp_nccl_from: %s", why);
     w->at = nccl;
     w->ours = 0;
     err = begin_rank(w, comm);
-    if (err)
-        nccl_comm_free(&w->comm);
+    if (err) nccl_comm_free(&w->comm);
     return err ? kcp_refuse(err, "kcp_nccl_from: invalid ncclComm_t, or out of memory")
                : KCP_OK;
 }
@@ -322,14 +295,11 @@ int kcp_nccl_split(struct kcp_comm *from, int color, int key, struct kcp_comm **
     struct nccl_rank *all = (struct nccl_rank *)from, *w;
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     char why[160] = "";
-    if (!comm || !from)
-        return KCP_BAD;
+    if (!comm || !from) return KCP_BAD;
     *comm = NULL;
-    if (strcmp(from->backend, "nccl"))
-        return KCP_NA;
+    if (strcmp(from->backend, "nccl")) return KCP_NA;
     int err = make_rank(&w, all->host, why, sizeof why);
-    if (err)
-        return kcp_refuse(err, "kcp_nccl_split: %s", why);
+    if (err) return kcp_refuse(err, "kcp_nccl_split: %s", why);
     w->number = all->number;
     config.blocking = 0;
     pthread_mutex_lock(&all->lock);
@@ -342,24 +312,18 @@ int kcp_nccl_split(struct kcp_comm *from, int color, int key, struct kcp_comm **
     if (result == ncclSuccess)                /* NCCL reports success */
         result = ncclInProgress;              /* before w->at is written */
     err = all->failed ? KCP_COMM : nccl_settle(all, whole, result, "split");
-    if (!err && !w->at && color >= 0)
-        err = KCP_COMM;
-    if (!err && w->at)
-        err = nccl_settle(w, w->at, ncclInProgress, "split");
-    if (!err && w->at)
-        err = begin_rank(w, comm);
-    if (!*comm)
-        nccl_comm_free(&w->comm);
+    if (!err && !w->at && color >= 0) err = KCP_COMM;
+    if (!err && w->at) err = nccl_settle(w, w->at, ncclInProgress, "split");
+    if (!err && w->at) err = begin_rank(w, comm);
+    if (!*comm) nccl_comm_free(&w->comm);
     return err;
 }
 
 #else
 int kcp_nccl_over(struct kcp_comm **comm, struct kcp_comm *host, char *why, size_t n)
 {
-    if (comm)
-        *comm = NULL;
-    if (why)
-        snprintf(why, n, "built without NCCL");
+    if (comm) *comm = NULL;
+    if (why) snprintf(why, n, "built without NCCL");
     return KCP_NA;
 }
 

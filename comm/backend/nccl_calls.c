@@ -21,8 +21,7 @@ int nccl_settle(struct nccl_rank *w, ncclComm_t at, ncclResult_t result,
     while (result == ncclInProgress && !why[0]) {
         sched_yield();
         pthread_mutex_lock(&w->lock);
-        if (w->failed)
-            result = ncclInternalError;
+        if (w->failed) result = ncclInternalError;
         else if (w->nccl->ncclCommGetAsyncError(at, &result))
             result = ncclInternalError;
         pthread_mutex_unlock(&w->lock);
@@ -30,10 +29,8 @@ int nccl_settle(struct nccl_rank *w, ncclComm_t at, ncclResult_t result,
             snprintf(why, sizeof why, "%s did not complete within %.0f s", call,
                      w->seconds);
     }
-    if (w->failed)
-        return KCP_COMM;
-    if (result == ncclSuccess)
-        return KCP_OK;
+    if (w->failed) return KCP_COMM;
+    if (result == ncclSuccess) return KCP_OK;
     if (!why[0])
         snprintf(why, sizeof why, "%s: NCCL: %s", call,
                  w->nccl->ncclGetErrorString(result));
@@ -66,8 +63,7 @@ static int nccl_send(struct kcp_comm *c, const void *data, size_t bytes, int to,
                      struct CUstream_st *stream)
 {
     struct nccl_rank *w = (struct nccl_rank *)c;
-    if (to < 0 || to >= c->R || to == c->r)
-        return KCP_BAD;
+    if (to < 0 || to >= c->R || to == c->r) return KCP_BAD;
     c->traffic.bytes += (int64_t)bytes;
     c->traffic.messages++;
     CALL(w, "send", ncclSend(data, bytes, ncclChar, to, w->at, stream));
@@ -77,8 +73,7 @@ static int nccl_recv(struct kcp_comm *c, void *data, size_t bytes, int from,
                      struct CUstream_st *stream)
 {
     struct nccl_rank *w = (struct nccl_rank *)c;
-    if (from < 0 || from >= c->R || from == c->r)
-        return KCP_BAD;
+    if (from < 0 || from >= c->R || from == c->r) return KCP_BAD;
     CALL(w, "recv", ncclRecv(data, bytes, ncclChar, from, w->at, stream));
 }
 
@@ -96,10 +91,8 @@ static int nccl_group(struct kcp_comm *c, int begin)
     if (!begin && was) {
         w->grouped = 0;                    /* cleared first: ncclGroupEnd may hang */
         result = w->nccl->ncclGroupEnd();
-        if (w->failed && w->at && w->ours)
-            w->nccl->ncclCommAbort(w->at);
-        if (w->failed)
-            w->at = NULL;
+        if (w->failed && w->at && w->ours) w->nccl->ncclCommAbort(w->at);
+        if (w->failed) w->at = NULL;
     }
     const ncclComm_t at = w->at;
     pthread_mutex_unlock(&w->lock);
@@ -116,10 +109,8 @@ static int wait_for_stream(struct nccl_rank *w, struct CUstream_st *stream,
     char why[160];
     for (;;) {
         const cudaError_t cuda = cudaStreamQuery(stream);
-        if (w->failed)
-            return KCP_COMM;
-        if (cuda == cudaSuccess)
-            return KCP_OK;
+        if (w->failed) return KCP_COMM;
+        if (cuda == cudaSuccess) return KCP_OK;
         if (cuda != cudaErrorNotReady)
             snprintf(why, sizeof why, "%s: %s", call, cudaGetErrorString(cuda));
         else if (seconds_now() > until)
@@ -164,21 +155,17 @@ static int nccl_show(struct kcp_comm *c, const void *mine, void *all, size_t byt
                      struct CUstream_st *stream)
 {
     struct nccl_rank *w = (struct nccl_rank *)c;
-    if (is_captured(stream))
-        return KCP_NA;
+    if (is_captured(stream)) return KCP_NA;
     const struct kcp_traffic before = c->traffic;
     const size_t R = (size_t)c->R;
-    if (bytes > SHOWN_ROW)
-        return KCP_BAD;
+    if (bytes > SHOWN_ROW) return KCP_BAD;
     char *own = w->shown + R * bytes;
     int err = cudaMemcpyAsync(own, mine, bytes, cudaMemcpyHostToDevice, stream)
             ? nccl_fail(w, THIS_RANK, KCP_CUDA, "cudaMemcpyAsync failed", REPORT_NOW)
             : KCP_OK;
-    if (!err)
-        err = nccl_all_gather(c, own, w->shown, bytes, stream);
+    if (!err) err = nccl_all_gather(c, own, w->shown, bytes, stream);
     c->traffic = before;
-    if (!err)
-        err = wait_for_stream(w, stream, "the comparison of plans");
+    if (!err) err = wait_for_stream(w, stream, "the comparison of plans");
     if (!err && cudaMemcpyAsync(all, w->shown, R * bytes, cudaMemcpyDeviceToHost,
                                 stream))
         err = nccl_fail(w, THIS_RANK, KCP_CUDA, "cudaMemcpyAsync failed", REPORT_NOW);

@@ -22,8 +22,7 @@ static const char *missing;
 static void load(void)
 {
     void *lib = dlopen("libnccl.so.2", RTLD_NOW | RTLD_GLOBAL);
-    if (!lib)
-        missing = "libnccl.so.2 was not found (set LD_LIBRARY_PATH)";
+    if (!lib) missing = "libnccl.so.2 was not found (set LD_LIBRARY_PATH)";
 #define FIND(f)                                                                       \
     if (lib && !(*(void **)&calls.f = dlsym(lib, #f))) missing = "no " #f " in libnccl";
     NCCL_CALLS(FIND)
@@ -32,8 +31,7 @@ static void load(void)
 const struct nccl *nccl_open(char *why, size_t n)
 {
     pthread_once(&loaded, load);
-    if (missing)
-        snprintf(why, n, "%s", missing);
+    if (missing) snprintf(why, n, "%s", missing);
     return missing ? NULL : &calls;
 }
 
@@ -68,8 +66,7 @@ static int read_id(const char *path, double seconds, ncclUniqueId *id, char *why
         fd = open(path, O_RDONLY | O_CLOEXEC);
     }
     const int ok = fd >= 0 && read(fd, id, sizeof *id) == (ssize_t)sizeof *id;
-    if (fd >= 0)
-        close(fd);
+    if (fd >= 0) close(fd);
     if (!ok)
         snprintf(why, n, "%.120s: no NCCL id from rank 0 within %.0f s", path, seconds);
     return ok ? KCP_OK : KCP_COMM;
@@ -78,10 +75,8 @@ static int read_id(const char *path, double seconds, ncclUniqueId *id, char *why
 int nccl_id_by_file(const struct nccl *nccl, const char *path, int r, double seconds,
                     ncclUniqueId *id, char *why, size_t n)
 {
-    if (r > 0)
-        return read_id(path, seconds, id, why, n);
-    if (nccl->ncclGetUniqueId(id))
-        return KCP_COMM;
+    if (r > 0) return read_id(path, seconds, id, why, n);
+    if (nccl->ncclGetUniqueId(id)) return KCP_COMM;
     return write_id(path, id, why, n);
 }
 
@@ -93,11 +88,9 @@ static int run_on_gpu(struct kcp_comm *host, void *arg)
     const struct gpu_job *j = arg;
     struct kcp_comm *comm;
     char why[160] = "";
-    if (cudaSetDevice(host->r))
-        return KCP_CUDA;
+    if (cudaSetDevice(host->r)) return KCP_CUDA;
     int err = kcp_nccl_over(&comm, host, why, sizeof why);
-    if (err)
-        return err;
+    if (err) return err;
     err = j->body(comm, j->arg);
     if (err) {
         snprintf(why, sizeof why, "returned status %d", err);
@@ -119,8 +112,7 @@ int kcp_nccl_threads_run(int R, int (*body)(struct kcp_comm *, void *arg), void 
         snprintf(why, n, "'body' is NULL, or R < 1: R = %d", R);
         return KCP_BAD;
     }
-    if (!nccl_open(why, n))
-        return KCP_NA;
+    if (!nccl_open(why, n)) return KCP_NA;
     if (cudaGetDeviceCount(&gpus) || R > gpus) {
         snprintf(why, n, "found %d ranks and %d GPUs, but NCCL needs one GPU per rank",
                  R, gpus);
@@ -133,8 +125,7 @@ int kcp_nccl_threads_run(int R, int (*body)(struct kcp_comm *, void *arg), void 
 int kcp_nccl_threads_run(int R, int (*body)(struct kcp_comm *, void *arg), void *arg,
                          char *why, size_t n)
 {
-    if (why)
-        snprintf(why, n, "built without NCCL");
+    if (why) snprintf(why, n, "built without NCCL");
     return KCP_NA;
 }
 #endif

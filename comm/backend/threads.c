@@ -64,8 +64,7 @@ static int threads_fail(struct world *w, int rank, int status, const char *why)
         w->rank = rank;
         snprintf(w->why, sizeof w->why, "%s", why);
         pthread_cond_broadcast(&w->change);
-        for (int r = 0; r < w->R; r++)
-            pthread_cond_signal(&w->member[r].wake);
+        for (int r = 0; r < w->R; r++) pthread_cond_signal(&w->member[r].wake);
     }
     return KCP_COMM;
 }
@@ -75,8 +74,7 @@ static int threads_fail(struct world *w, int rank, int status, const char *why)
 static struct thread_message **threads_message(struct member *m, int from)
 {
     struct thread_message **at = &m->inbox;
-    while (*at && (*at)->from != from)
-        at = &(*at)->next;
+    while (*at && (*at)->from != from) at = &(*at)->next;
     return at;
 }
 
@@ -121,8 +119,7 @@ static int threads_wait(struct member *m, enum waiting state, const char *call)
 static int host_copy(void *to, const void *from, size_t bytes,
                      struct CUstream_st *stream)
 {
-    if (bytes)
-        memcpy(to, from, bytes);
+    if (bytes) memcpy(to, from, bytes);
     return KCP_OK;
 }
 
@@ -174,8 +171,7 @@ static int gather(struct member *m, const void *mine, void *all, size_t bytes,
         if (w->member[r].bytes != bytes)
             err = threads_fail(w, m->comm.r, KCP_COMM, "all_gather of unequal sizes");
     pthread_mutex_unlock(&w->lock);
-    if (!shown)
-        return err;
+    if (!shown) return err;
 
     for (int r = 0; r < w->R && !err; r++)
         if (w->member[r].mine != row + r * bytes)
@@ -185,8 +181,7 @@ static int gather(struct member *m, const void *mine, void *all, size_t bytes,
         w->gathers++;
         pthread_cond_broadcast(&w->change);
     }
-    while (w->gathers == this_one)
-        pthread_cond_wait(&w->change, &w->lock);
+    while (w->gathers == this_one) pthread_cond_wait(&w->change, &w->lock);
     pthread_mutex_unlock(&w->lock);
     return err;
 }
@@ -211,11 +206,9 @@ static int threads_send(struct kcp_comm *c, const void *data, size_t bytes, int 
                         struct CUstream_st *stream)
 {
     struct member *m = (struct member *)c;
-    if (to < 0 || to >= c->R || to == c->r)
-        return KCP_BAD;
+    if (to < 0 || to >= c->R || to == c->r) return KCP_BAD;
     struct thread_message *message = malloc(sizeof *message + bytes);
-    if (!message)
-        return KCP_NO_MEMORY;
+    if (!message) return KCP_NO_MEMORY;
     *message = (struct thread_message){ NULL, c->r, bytes };
     int err = m->w->copy(message->data, data, bytes, stream);
 
@@ -236,8 +229,7 @@ static int threads_recv(struct kcp_comm *c, void *data, size_t bytes, int from,
 {
     struct member *m = (struct member *)c;
     struct thread_message **at, *message = NULL;
-    if (from < 0 || from >= c->R || from == c->r)
-        return KCP_BAD;
+    if (from < 0 || from >= c->R || from == c->r) return KCP_BAD;
     pthread_mutex_lock(&m->w->lock);
     int err = m->w->failed ? KCP_COMM : KCP_OK;
     m->from = from;
@@ -246,8 +238,7 @@ static int threads_recv(struct kcp_comm *c, void *data, size_t bytes, int from,
     if (!err) {
         message = *at;
         *at = message->next;
-        if (!*at)
-            m->end = at;
+        if (!*at) m->end = at;
         if (message->bytes != bytes)
             err = threads_fail(m->w, c->r, KCP_COMM, "it received a message of another "
                                "size than expected");
@@ -277,10 +268,8 @@ static int threads_comm_lost(struct kcp_comm *c, int *rank, char *why, size_t n)
     struct world *w = ((struct member *)c)->w;
     pthread_mutex_lock(&w->lock);
     const int failed = w->failed;
-    if (failed && rank)
-        *rank = w->rank;
-    if (failed && why)
-        snprintf(why, n, "%s", w->why);
+    if (failed && rank) *rank = w->rank;
+    if (failed && why) snprintf(why, n, "%s", w->why);
     pthread_mutex_unlock(&w->lock);
     return failed;
 }
@@ -313,8 +302,7 @@ static void *thread_main(void *arg)
     snprintf(why, sizeof why, "returned status %d", err);
 
     pthread_mutex_lock(&w->lock);
-    if (err)
-        threads_fail(w, m->comm.r, err, why);
+    if (err) threads_fail(w, m->comm.r, err, why);
     leave_world(m);
     pthread_mutex_unlock(&w->lock);
     return NULL;
@@ -335,8 +323,7 @@ int kcp_threads_run_on(int R, int (*body)(struct kcp_comm *, void *arg), void *a
         return kcp_refuse(KCP_BAD, "threads: 'body' or 'copy' is NULL, or R = %d is "
                           "not in [1,%d]", R, MOST_RANKS);
     w.member = calloc((size_t)R, sizeof *w.member);
-    if (!w.member)
-        return KCP_NO_MEMORY;
+    if (!w.member) return KCP_NO_MEMORY;
     pthread_mutex_init(&w.lock, NULL);
     pthread_cond_init(&w.change, NULL);
     for (int r = 0; r < R; r++) {
@@ -358,11 +345,9 @@ int kcp_threads_run_on(int R, int (*body)(struct kcp_comm *, void *arg), void *a
     if (made < R)
         threads_comm_fail(&w.member[made].comm, KCP_NO_MEMORY,
                           "its thread could not be created");
-    for (int r = 0; r < made; r++)
-        pthread_join(w.member[r].thread, NULL);
+    for (int r = 0; r < made; r++) pthread_join(w.member[r].thread, NULL);
 
-    if (w.failed && why)
-        snprintf(why, n, "rank %d: %s", w.rank, w.why);
+    if (w.failed && why) snprintf(why, n, "rank %d: %s", w.rank, w.why);
     for (int r = 0; r < R; r++) {
         for (struct thread_message *l = w.member[r].inbox, *next; l; l = next) {
             next = l->next;

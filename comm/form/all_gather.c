@@ -50,8 +50,7 @@ static struct gather_layout layout_kept(const struct fold *f)
 
 static struct gather_layout layout_sent(const struct fold *f)
 {
-    if (f->x->backward)
-        return layout_of(f, 0, f->x->reuse_M ? f->state : f->map);
+    if (f->x->backward) return layout_of(f, 0, f->x->reuse_M ? f->state : f->map);
     return f->x->kept ? layout_kept(f) : layout_of(f, 0, f->map);
 }
 
@@ -88,8 +87,7 @@ static int copy_to_row(const struct fold *f, const struct gather_layout *g, void
     const int ld = g->unit == f->map ? f->wide : x->V;
     const int from = want & KCP_WANT_H ? 0 : x->V;
     const int to = want & KCP_WANT_M ? ld : x->V;
-    if (from >= to)
-        return KCP_OK;
+    if (from >= to) return KCP_OK;
     return copy_columns(f, gathered_map(f, g, all, &x->plan->seg[j]), ld, from,
                         (char *)x->maps + s * f->map, f->wide, from, to - from);
 }
@@ -103,8 +101,7 @@ static int send_and_gather(const struct fold *f, const struct gather_layout *g,
         if (travels(g, &x->plan->seg[f->ctx->seg0 + s]))
             err = copy_to_row(f, g, all, s);
     const size_t row = g->P * g->unit;
-    if (err)
-        return err;
+    if (err) return err;
     return x->comm->all_gather(x->comm, (char *)all + f->r * row, all, row, x->stream);
 }
 
@@ -125,8 +122,7 @@ static int fold_step(const struct fold *f, const struct gather_layout *g, void *
                                f->wide, V, f->wide - V);
         map = tmp;
     }
-    if (err)
-        return err;
+    if (err) return err;
     return x->ops->apply(x->HV, x->K, V, map, x->backward, first, 0, V,
                          fold_state(f, p), V, fold_state(f, p), V, x->stream);
 }
@@ -144,8 +140,7 @@ static int fold_gathered(const struct fold *f, const struct gather_layout *g,
     const struct kcp_segment *stop = last < 0 ? NULL : fold_segment(f, last);
     int err = KCP_OK;
 
-    while (s != stop && !fold_starts(f, s))
-        s = fold_before(f, s);
+    while (s != stop && !fold_starts(f, s)) s = fold_before(f, s);
     if (s == stop) {
         err = x->ops->apply(x->HV, x->K, x->V, fold_map(f, last), x->backward,
                             fold_starts(f, s), 0, x->V, fold_state(f, last), x->V,
@@ -164,16 +159,13 @@ static int all_gather_run(const struct fold *f)
     const struct gather_layout g = layout_sent(f);
     char *all = x->kept && !x->backward ? x->kept : x->work;
     char *tmp = (char *)x->work + x->plan->R * g.P * g.unit;
-    if (x->backward && x->reuse_M && !x->kept)
-        return KCP_BAD;
+    if (x->backward && x->reuse_M && !x->kept) return KCP_BAD;
     int err = send_and_gather(f, &g, all);
     for (int p = 0; p < f->NS && !err;) {
         const struct visit v = fold_visit(f, p);
         const int same = p > 0 && fold_segment(f, p - 1)->n == fold_segment(f, p)->n;
-        if (v.enters)
-            err = fold_gathered(f, &g, all, tmp, &v, same ? p - 1 : -1);
-        if (!err)
-            err = fold_states(f, v.p0, v.p1, 0, x->V);
+        if (v.enters) err = fold_gathered(f, &g, all, tmp, &v, same ? p - 1 : -1);
+        if (!err) err = fold_states(f, v.p0, v.p1, 0, x->V);
         p = v.p1;
     }
     return err;

@@ -18,8 +18,7 @@ static int hop(const struct fold *f, int h)
 
     for (int p = 0; p < f->NS && !err; p = v.p1) {
         v = fold_visit(f, p);
-        if (v.leaves && v.hops == h)
-            err = fold_last_state(f, &v, 0, x->V, out);
+        if (v.leaves && v.hops == h) err = fold_last_state(f, &v, 0, x->V, out);
         out += v.leaves ? f->state : 0;
     }
     const int opened = err ? err : x->comm->group(x->comm, 1);
@@ -41,8 +40,7 @@ static int hop(const struct fold *f, int h)
     err = group_end(x->comm, opened, err);
     for (int p = 0; p < f->NS && !err; p = v.p1) {
         v = fold_visit(f, p);
-        if (v.enters && v.hops - 1 == h)
-            err = fold_states(f, v.p0, v.p1, 0, x->V);
+        if (v.enters && v.hops - 1 == h) err = fold_states(f, v.p0, v.p1, 0, x->V);
     }
     return err;
 }
@@ -53,8 +51,7 @@ static int chain_run(const struct fold *f)
     int err = KCP_OK;
     for (int p = 0; p < f->NS && !err; p = v.p1) {
         v = fold_visit(f, p);
-        if (!v.enters)
-            err = fold_states(f, v.p0, v.p1, 0, f->x->V);
+        if (!v.enters) err = fold_states(f, v.p0, v.p1, 0, f->x->V);
     }
     for (int h = fold_next_hop(f, -1); h >= 0 && !err; h = fold_next_hop(f, h))
         err = hop(f, h);

@@ -91,8 +91,7 @@ struct visit fold_visit(const struct fold *f, int p0)
 {
     const struct kcp_segment *s = fold_segment(f, p0);
     struct visit v = { p0, p0 + 1, !fold_starts(f, s), 0, fold_hops(f, s) };
-    while (v.p1 < f->NS && follows(f, v.p1))
-        v.p1++;
+    while (v.p1 < f->NS && follows(f, v.p1)) v.p1++;
     v.leaves = !fold_ends(f, fold_segment(f, v.p1 - 1));
     return v;
 }
@@ -125,10 +124,8 @@ int fold_next_hop(const struct fold *f, int h)
     for (int p = 0; p < f->NS; p = v.p1) {
         v = fold_visit(f, p);
         const int arrives = v.hops - 1, goes = v.hops;
-        if (v.enters && arrives > h && (next < 0 || arrives < next))
-            next = arrives;
-        if (v.leaves && goes > h && (next < 0 || goes < next))
-            next = goes;
+        if (v.enters && arrives > h && (next < 0 || arrives < next)) next = arrives;
+        if (v.leaves && goes > h && (next < 0 || goes < next)) next = goes;
     }
     return next;
 }
@@ -197,8 +194,7 @@ static const char *what_is_wrong(const struct kcp_exchange *x)
     const int r = x->comm ? x->comm->r : 0;
     if (x->plan->ctx[r].NS > 0 && (!x->maps || !x->states))
         return "'maps' or 'states' is NULL";
-    if (x->plan->crossing && !x->work && kcp_exchange_work(x))
-        return "'work' is NULL";
+    if (x->plan->crossing && !x->work && kcp_exchange_work(x)) return "'work' is NULL";
     return NULL;
 }
 
@@ -207,19 +203,16 @@ static const char *what_is_wrong(const struct kcp_exchange *x)
 int kcp_exchange_run(const struct kcp_exchange *x)
 {
     const char *wrong = what_is_wrong(x);
-    if (wrong)
-        return kcp_refuse(KCP_BAD, "exchange: %s", wrong);
+    if (wrong) return kcp_refuse(KCP_BAD, "exchange: %s", wrong);
     const struct fold f = fold_of(x);
-    if (!x->plan->crossing)
-        return fold_states(&f, 0, f.NS, 0, x->V);
+    if (!x->plan->crossing) return fold_states(&f, 0, f.NS, 0, x->V);
     return forms[x->form]->run(&f);
 }
 
 size_t kcp_exchange_work(const struct kcp_exchange *x)
 {
     const struct form *form = form_of(x);
-    if (!form)
-        return 0;
+    if (!form) return 0;
     const struct fold f = fold_of(x);
     return form->work_bytes(&f);
 }
@@ -227,8 +220,7 @@ size_t kcp_exchange_work(const struct kcp_exchange *x)
 size_t kcp_exchange_kept(const struct kcp_exchange *x)
 {
     const struct form *form = form_of(x);
-    if (!form || !form->kept_bytes)
-        return 0;
+    if (!form || !form->kept_bytes) return 0;
     const struct fold f = fold_of(x);
     return form->kept_bytes(&f);
 }

@@ -106,12 +106,9 @@ static int round_of(const struct fold *f, enum round what, int t)
         if (what == MAKE && o >= 0)
             err = fold_last_state(f, &v, v0, block_begin(x, o + 1) - v0,
                                   out + block_offset(f, v0));
-        if (what == SEND && o >= 0)
-            err = move_block(f, &v, o, out, 1);
-        if (what == RECEIVE && i >= 0)
-            err = move_block(f, &v, i, in, 0);
-        if (what == TAKE && i >= 0)
-            err = take_block(f, &v, i, in);
+        if (what == SEND && o >= 0) err = move_block(f, &v, o, out, 1);
+        if (what == RECEIVE && i >= 0) err = move_block(f, &v, i, in, 0);
+        if (what == TAKE && i >= 0) err = take_block(f, &v, i, in);
         out += v.leaves ? f->state : 0;
         in += v.enters ? f->state : 0;
     }
@@ -125,18 +122,15 @@ static int pipeline_run(const struct fold *f)
     struct visit v;
     for (int p = 0; p < f->NS && !err; p = v.p1) {
         v = fold_visit(f, p);
-        if (!v.enters)
-            err = fold_states(f, v.p0, v.p1, 0, x->V);
+        if (!v.enters) err = fold_states(f, v.p0, v.p1, 0, x->V);
     }
     for (int t = next_time(f, -1); t >= 0 && !err; t = next_time(f, t)) {
         err = round_of(f, MAKE, t);
         const int opened = err ? err : x->comm->group(x->comm, 1);
         err = opened ? opened : round_of(f, SEND, t);
-        if (!err)
-            err = round_of(f, RECEIVE, t);
+        if (!err) err = round_of(f, RECEIVE, t);
         err = group_end(x->comm, opened, err);
-        if (!err)
-            err = round_of(f, TAKE, t);
+        if (!err) err = round_of(f, TAKE, t);
     }
     return err;
 }

@@ -79,8 +79,7 @@ static int visits(const struct fold *f, struct scanning *list)
     struct visit v;
     for (int p = 0; p < f->NS; p = v.p1) {
         v = fold_visit(f, p);
-        if (!v.enters && !v.leaves)
-            continue;
+        if (!v.enters && !v.leaves) continue;
         if (list) {
             list[n].v = v;
             list[n].after = fold_hops_left(f, fold_segment(f, p));
@@ -102,8 +101,7 @@ static int pass_on(const struct fold *f, struct scanning *list, int n, int d)
     int err = opened;
     for (int i = 0; i < n && !err; i++) {
         const int to = d <= list[i].after ? visit_at(f, &list[i].v, d, 1)->rank : f->r;
-        if (to != f->r)
-            err = comm->send(comm, list[i].W, f->map, to, x->stream);
+        if (to != f->r) err = comm->send(comm, list[i].W, f->map, to, x->stream);
     }
     for (int i = 0; i < n && !err; i++) {
         const int from = d <= list[i].v.hops ? visit_at(f, &list[i].v, d, 0)->rank
@@ -128,12 +126,10 @@ static int take_in(const struct fold *f, struct scanning *u, int d)
     const int first = u->v.hops < 2 * d;              /* Y starts the sequence */
     char *const Y = u->buffer[4];
     int err = KCP_OK;
-    if (d > u->v.hops)
-        return KCP_OK;
+    if (d > u->v.hops) return KCP_OK;
     if (u->v.leaves && 2 * d <= u->after)
         err = compose_after(f, &u->W, Y, first, u->buffer);
-    if (!err && u->X)
-        err = compose_after(f, &u->X, Y, first, u->buffer + 2);
+    if (!err && u->X) err = compose_after(f, &u->X, Y, first, u->buffer + 2);
     else if (!err) {
         u->X = u->buffer[2];            /* first step: X was the identity, so X = Y */
         err = x->ops->copy(u->X, f->map, Y, f->map, f->map, 1, x->stream);
@@ -153,29 +149,24 @@ static int scan_run(const struct fold *f)
 
     for (int p = 0; p < f->NS && !err; p = v.p1) {
         v = fold_visit(f, p);
-        if (!v.enters)
-            err = fold_states(f, v.p0, v.p1, 0, x->V);
+        if (!v.enters) err = fold_states(f, v.p0, v.p1, 0, x->V);
     }
     for (int i = 0; i < n && !err; i++) {
         const int before = list[i].v.hops, after = list[i].after;
-        if (list[i].v.leaves)
-            err = own_map(f, &list[i]);
+        if (list[i].v.leaves) err = own_map(f, &list[i]);
         farthest = before > farthest ? before : farthest;
         farthest = after > farthest ? after : farthest;
     }
     for (int d = 1; d <= farthest && !err; d *= 2) {
         err = pass_on(f, list, n, d);
-        for (int i = 0; i < n && !err; i++)
-            err = take_in(f, &list[i], d);
+        for (int i = 0; i < n && !err; i++) err = take_in(f, &list[i], d);
     }
     for (int i = 0; i < n && !err; i++) {
         const struct visit *u = &list[i].v;
-        if (!u->enters)
-            continue;
+        if (!u->enters) continue;
         err = x->ops->copy(fold_state(f, u->p0), x->V * e, list[i].X,
                            f->wide * e, x->V * e, (size_t)x->HV * x->K, x->stream);
-        if (!err)
-            err = fold_states(f, u->p0, u->p1, 0, x->V);
+        if (!err) err = fold_states(f, u->p0, u->p1, 0, x->V);
     }
     free(list);
     return err;

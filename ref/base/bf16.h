@@ -15,13 +15,11 @@ static inline uint16_t bf16_of(double x)
     float f = (float)x;
     uint32_t u;
     memcpy(&u, &f, sizeof u);
-    if (isnan(x))
-        return 0x7fff;
+    if (isnan(x)) return 0x7fff;
     if (fabs((double)f) > fabs(x))
         u--;                                   /* toward zero */
     memcpy(&f, &u, sizeof f);
-    if ((double)f != x)
-        u |= 1;
+    if ((double)f != x) u |= 1;
     return (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
 }
 

@@ -32,8 +32,7 @@ int npy_bytes(enum npy_kind kind)
 
 int npy_error(char *why, size_t n, const char *path, const char *format, ...)
 {
-    if (n == 0)
-        return -1;
+    if (n == 0) return -1;
     int at = snprintf(why, n, "%.300s: ", path);
     if (at >= 0 && (size_t)at < n) {
         va_list args;
@@ -42,8 +41,7 @@ int npy_error(char *why, size_t n, const char *path, const char *format, ...)
         va_end(args);
     }
     for (char *c = why; *c; c++)
-        if ((unsigned char)*c < 32 || *c == 127)
-            *c = '?';
+        if ((unsigned char)*c < 32 || *c == 127) *c = '?';
     return -1;
 }
 
@@ -51,14 +49,11 @@ int64_t npy_count(int nd, const int64_t *dim)
 {
     int64_t count = 1;
     for (int d = 0; d < nd; d++)
-        if (dim[d] == 0)
-            return 0;
+        if (dim[d] == 0) return 0;
     /* An element has at most 8 bytes in memory. */
     for (int d = 0; d < nd; d++)
-        if (dim[d] < 0 || dim[d] > INT64_MAX / 8 / count)
-            return -1;
-        else
-            count *= dim[d];
+        if (dim[d] < 0 || dim[d] > INT64_MAX / 8 / count) return -1;
+        else count *= dim[d];
     return count;
 }
 
@@ -67,8 +62,7 @@ char *npy_shape(int nd, const int64_t *dim, char *s, size_t n)
     size_t at = (size_t)snprintf(s, n, "[");
     for (int d = 0; d < nd && at < n; d++)
         at += (size_t)snprintf(s + at, n - at, "%s%" PRId64, d ? "," : "", dim[d]);
-    if (at < n)
-        snprintf(s + at, n - at, "]");
+    if (at < n) snprintf(s + at, n - at, "]");
     return s;
 }
 
@@ -108,8 +102,7 @@ static int take_shape(const char *s, struct npy *a)
         char *end;
         errno = 0;
         const int64_t x = strtoll(s, &end, 10);
-        if (end == s || errno || x < 0 || a->nd == NPY_RANK)
-            return 0;
+        if (end == s || errno || x < 0 || a->nd == NPY_RANK) return 0;
         a->dim[a->nd] = x;
         s = end + strspn(end, " ");
         if (*s != ',' && (*s != ')' || a->nd == 0))
@@ -123,8 +116,7 @@ static int take_shape(const char *s, struct npy *a)
 /* Reads the dictionary. Returns NULL, or an error message. */
 static const char *take_dictionary(const char *text, struct npy *a)
 {
-    if (*text != '{' || !strchr(text, '}'))
-        return "no dictionary";
+    if (*text != '{' || !strchr(text, '}')) return "no dictionary";
     if (!take_descr(value_of(text, "descr"), a))
         return "a dtype that is not <f8, <f4, <f2, <u2, <i8 or <i4";
     if (!take_order(value_of(text, "fortran_order"), a))
@@ -155,8 +147,7 @@ int npy_head(const unsigned char *head, size_t got, int64_t size, const char *pa
                          length, got < start ? 0 : got - start);
     memcpy(text, head + start, length);
     const char *bad = take_dictionary(text, a);
-    if (bad)
-        return npy_error(why, n, path, "found %s in the header %s", bad, text);
+    if (bad) return npy_error(why, n, path, "found %s in the header %s", bad, text);
     const int64_t count = npy_count(a->nd, a->dim);
     char shape[200];
     npy_shape(a->nd, a->dim, shape, sizeof shape);

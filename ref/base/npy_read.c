@@ -56,8 +56,7 @@ static int transpose(struct npy *in, size_t count)
     char *to = malloc(8 * count + 8);
     for (size_t e = 0; to && e < count; e++)
         memcpy(to + 8 * transposed(in, (int64_t)e), (char *)in->data + 8 * e, 8);
-    if (!to)
-        return -1;
+    if (!to) return -1;
     free(in->data);
     in->data = to;
     return 0;
@@ -73,10 +72,8 @@ static int read_data(FILE *f, const char *path, struct npy *in, char *why, size_
                          count);
     unsigned char *raw = (unsigned char *)in->data + (8 - bytes) * count;
     const int lost = fread(raw, bytes, count, f) != count;
-    if (!lost)
-        from_file(in->kind, raw, count, in->data);
-    if (!lost && (!in->fortran || transpose(in, count) == 0))
-        return 0;
+    if (!lost) from_file(in->kind, raw, count, in->data);
+    if (!lost && (!in->fortran || transpose(in, count) == 0)) return 0;
     npy_free(in);
     return npy_error(why, n, path, "%s the %zu numbers of the array",
                      lost ? "cannot read" : "out of memory for", count);
@@ -88,10 +85,8 @@ static int read_open(FILE *f, const char *path, int64_t size, struct npy *in,
     unsigned char head[NPY_HEAD];
     int64_t offset = 0;
     const size_t got = fread(head, 1, sizeof head, f);
-    if (npy_head(head, got, size, path, in, &offset, why, n) != 0)
-        return -1;
-    if (refuse && refuse(in, arg) != 0)
-        return -1;
+    if (npy_head(head, got, size, path, in, &offset, why, n) != 0) return -1;
+    if (refuse && refuse(in, arg) != 0) return -1;
     if (fseek(f, (long)offset, SEEK_SET) != 0)
         return npy_error(why, n, path, "cannot seek to the data: %s", strerror(errno));
     return read_data(f, path, in, why, n);

@@ -38,12 +38,9 @@ static void write_data(FILE *f, const struct npy *out)
     for (int64_t e = 0; e < count; e++) {
         const float single = out->kind == NPY_F32 ? (float)x[e] : 0;
         const int32_t word = out->kind == NPY_I32 ? (int32_t)i[e] : 0;
-        if (out->kind == NPY_F32)
-            fwrite(&single, sizeof single, 1, f);
-        else if (out->kind == NPY_I32)
-            fwrite(&word, sizeof word, 1, f);
-        else
-            fwrite(x + e, 8, 1, f);
+        if (out->kind == NPY_F32) fwrite(&single, sizeof single, 1, f);
+        else if (out->kind == NPY_I32) fwrite(&word, sizeof word, 1, f);
+        else fwrite(x + e, 8, 1, f);
     }
 }
 
@@ -55,7 +52,6 @@ int npy_write(const char *path, const struct npy *out, char *why, size_t n)
         write_data(f, out);
     }
     const int lost = !f || ferror(f);
-    if ((!f || fclose(f) == 0) && !lost)
-        return 0;
+    if ((!f || fclose(f) == 0) && !lost) return 0;
     return npy_error(why, n, path, "cannot write the file: %s", strerror(errno));
 }

@@ -28,13 +28,11 @@ int finish_stdout(const char *program, int status)
 int options_refuse(char *why, size_t n, const char *what, const char *found,
                    const char *expected)
 {
-    if (n == 0)
-        return OPTIONS_BAD;
+    if (n == 0) return OPTIONS_BAD;
     snprintf(why, n, "%.80s: found '%.80s', expected %s", what, found ? found : "",
              expected);
     for (char *c = why; *c; c++)
-        if ((unsigned char)*c < 32 || *c == 127)
-            *c = '?';
+        if ((unsigned char)*c < 32 || *c == 127) *c = '?';
     return OPTIONS_BAD;
 }
 
@@ -47,10 +45,8 @@ int options_say(const char *program, const char *why)
 /* Writes to `s` the values that an option accepts, for messages. */
 static const char *expected(const struct option_row *row, char *s, size_t n)
 {
-    if (row->expects)
-        snprintf(s, n, "%s", row->expects);
-    else
-        snprintf(s, n, "a whole number from %.0f to %.0f", row->low, row->high);
+    if (row->expects) snprintf(s, n, "%s", row->expects);
+    else snprintf(s, n, "a whole number from %.0f to %.0f", row->low, row->high);
     return s;
 }
 
@@ -60,10 +56,8 @@ static int place_of(const char *words, const char *word)
     const size_t n = strlen(word);
     for (int i = 0; ; i++) {
         const size_t m = strcspn(words, "|");
-        if (m == n && memcmp(words, word, n) == 0)
-            return i;
-        if (!words[m])
-            return -1;
+        if (m == n && memcmp(words, word, n) == 0) return i;
+        if (!words[m]) return -1;
         words += m + 1;
     }
 }
@@ -100,26 +94,20 @@ static int set(void *into, const struct option_row *row, const char *value)
     int64_t whole = 1;
     double real = 0;
     int bad = 0;
-    if (row->kind == OPTION_TEXT)
-        bad = !*value;
-    else if (row->kind == OPTION_REAL)
-        bad = read_real(value, row, &real);
+    if (row->kind == OPTION_TEXT) bad = !*value;
+    else if (row->kind == OPTION_REAL) bad = read_real(value, row, &real);
     else if (row->kind == OPTION_WORD) {
         whole = place_of(row->expects, value);
         bad = whole < 0;
     } else if (row->kind != OPTION_FLAG && row->kind != OPTION_MAYBE)
         bad = read_whole(value, row, &whole);
     const int word = (int)whole;
-    if (bad)
-        return -1;
+    if (bad) return -1;
     if (row->kind == OPTION_TEXT || row->kind == OPTION_MAYBE)
         memcpy(at, &value, sizeof value);
-    else if (row->kind == OPTION_REAL)
-        memcpy(at, &real, sizeof real);
-    else if (row->kind == OPTION_WHOLE)
-        memcpy(at, &whole, sizeof whole);
-    else
-        memcpy(at, &word, sizeof word);
+    else if (row->kind == OPTION_REAL) memcpy(at, &real, sizeof real);
+    else if (row->kind == OPTION_WHOLE) memcpy(at, &whole, sizeof whole);
+    else memcpy(at, &word, sizeof word);
     return 0;
 }
 
@@ -138,10 +126,8 @@ static int print_help(const struct option_table *t, int argc, char **argv)
 {
     for (int i = 1; i < argc; i++) {
         const int help = !strcmp(argv[i], "--help") || !strcmp(argv[i], "-h");
-        if (!help && strcmp(argv[i], "--version"))
-            continue;
-        if (help)
-            t->help();
+        if (!help && strcmp(argv[i], "--version")) continue;
+        if (help) t->help();
         else
             printf("%s %s\n", t->program, kcp_version());
         return 1;
@@ -155,8 +141,7 @@ static const char *value_of(int argc, char **argv, int *i, int *none)
 {
     const char *equals = strchr(argv[*i], '=');
     *none = 0;
-    if (equals)
-        return equals + 1;
+    if (equals) return equals + 1;
     *i += 1;
     *none = *i == argc || strncmp(argv[*i], "--", 2) == 0;
     return *i == argc ? "" : argv[*i];
@@ -166,8 +151,7 @@ int options_read(const struct option_table *t, int argc, char **argv, void *into
                  char *why, size_t n)
 {
     char words[200];
-    if (print_help(t, argc, argv))
-        return OPTIONS_DONE;
+    if (print_help(t, argc, argv)) return OPTIONS_DONE;
     for (int i = 1; i < argc; i++) {
         const struct option_row *row = row_of(t, argv[i], strcspn(argv[i], "="));
         if (!row)
@@ -177,8 +161,7 @@ int options_read(const struct option_table *t, int argc, char **argv, void *into
             return options_refuse(why, n, row->name, equals, "no value");
         const char *value = "";
         int none = 0;
-        if (row->kind != OPTION_FLAG)
-            value = value_of(argc, argv, &i, &none);
+        if (row->kind != OPTION_FLAG) value = value_of(argc, argv, &i, &none);
         if (none && row->kind == OPTION_MAYBE) {
             value = "";
             i--;

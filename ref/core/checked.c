@@ -148,8 +148,7 @@ static int check_plan(const struct kcp_stage *s, const struct kcp_call *c,
                       int without_grid)
 {
     const struct kcp_plan *p = c->plan;
-    if (!p)
-        return kcp_refuse(KCP_BAD, "%s: the call has no plan", s->name);
+    if (!p) return kcp_refuse(KCP_BAD, "%s: the call has no plan", s->name);
     if (c->r < 0 || c->r >= p->R)
         return kcp_refuse(KCP_BAD, "%s: r: found %d, expected a rank of the plan, 0 to "
                           "%d", s->name, c->r, p->R - 1);

@@ -159,8 +159,7 @@ size_t kcp_layer_saved(const struct kcp_layer *layer, const struct kcp_call *cal
 {
     static const size_t bytes[] = { [KCP_F64] = 8, [KCP_F32] = 4, [KCP_BF16] = 2 };
     struct kcp_saved s;
-    if (!layer || !layer->forward || kcp_check_sizes("08_forward", call))
-        return 0;
+    if (!layer || !layer->forward || kcp_check_sizes("08_forward", call)) return 0;
     struct kcp_call c = *call;
     c.ops = c.ops ? c.ops : layer->ops;
     const int format = format_left(layer, &c, NULL);
@@ -196,8 +195,7 @@ static const struct kcp_variant *choose(const struct kcp_layer *layer,
     if (!kcp_path_knows(v->stage, v->name) || v->where == KCP_HOST)
         return after ? NULL : v;
     struct kcp_query q = query_of(v, call, args, &d);
-    if (kcp_stage_is(v->stage, KCP_LOADS))
-        q.format = format_left(layer, call, args);
+    if (kcp_stage_is(v->stage, KCP_LOADS)) q.format = format_left(layer, call, args);
     else if (kcp_stage_is(v->stage, KCP_SAVES))
         q.saved = ((const struct kcp_forward *)args)->saved != NULL;
     if (after) q.format = after->format;

@@ -499,16 +499,10 @@ const struct kcp_path *kcp_path_of(const char *stage, const char *kernel,
 void kcp_path_here(const struct kcp_path *p, const struct kcp_device *d, char *out,
                    size_t n)
 {
-    if (!linked(p))
-        snprintf(out, n, "not here: %s is not in this program", p->kernel);
-    else if (!strcmp(p->arch, "host"))
-        snprintf(out, n, "here");
-    else if (!d || d->assumed)
-        snprintf(out, n, "not here: no GPU");
-    else if (!fits_arch(p, d))
-        snprintf(out, n, "not here: the GPU is sm_%d", d->arch);
-    else if (!d->code)
-        snprintf(out, n, "not here: no code for sm_%d", d->arch);
-    else
-        snprintf(out, n, "here");
+    if (!linked(p)) snprintf(out, n, "not here: %s is not in this program", p->kernel);
+    else if (!strcmp(p->arch, "host")) snprintf(out, n, "here");
+    else if (!d || d->assumed) snprintf(out, n, "not here: no GPU");
+    else if (!fits_arch(p, d)) snprintf(out, n, "not here: the GPU is sm_%d", d->arch);
+    else if (!d->code) snprintf(out, n, "not here: no code for sm_%d", d->arch);
+    else snprintf(out, n, "here");
 }

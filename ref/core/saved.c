@@ -166,8 +166,7 @@ int kcp_saved_begin(void *saved, size_t bytes, const struct kcp_call *a,
 {
     struct kcp_saved s = { .bytes = 0 };
     kcp_saved_layout_of(&s, a, KCP_FORMAT_FACTORS, writer, actv, acc);
-    if (!saved || bytes < sizeof s || !s.bytes || bytes < s.bytes)
-        return KCP_BAD;
+    if (!saved || bytes < sizeof s || !s.bytes || bytes < s.bytes) return KCP_BAD;
     memcpy(saved, &s, sizeof s);
     return KCP_OK;
 }
@@ -178,8 +177,7 @@ void *kcp_saved_at(const void *saved, const char *name)
 {
     const struct kcp_saved *s = saved;
     for (uint32_t j = 0; s && j < s->items; j++)
-        if (strcmp(s->item[j].name, name) == 0)
-            return (char *)saved + s->item[j].at;
+        if (strcmp(s->item[j].name, name) == 0) return (char *)saved + s->item[j].at;
     return NULL;
 }
 
@@ -240,13 +238,11 @@ int kcp_saved_check_of(const void *saved, size_t bytes, const struct kcp_call *a
     }
     call.save = s->save;
     call.reuse_M = s->reuse_M;
-    if (s->reuse_M)
-        call.form = s->form;
+    if (s->reuse_M) call.form = s->form;
     kcp_saved_layout_of(&want, &call, format, reader, actv, acc);
     want.form = s->form;
     memcpy(want.writer, s->writer, sizeof want.writer);
-    if (differs(s, &want, why, n))
-        return KCP_MISMATCH;
+    if (differs(s, &want, why, n)) return KCP_MISMATCH;
     if (bytes < s->bytes) {
         snprintf(why, n, "saved block: found %zu bytes, expected %llu", bytes,
                  (unsigned long long)s->bytes);

@@ -95,21 +95,17 @@ static const struct { const char *name; int value; } values[] = {
 
 size_t kcp_struct_size(const char *name)
 {
-    if (!name)
-        return 0;
+    if (!name) return 0;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
-        if (!strcmp(sizes[i].name, name))
-            return sizes[i].bytes;
+        if (!strcmp(sizes[i].name, name)) return sizes[i].bytes;
     return 0;
 }
 
 int kcp_struct_member(const char *of, const char *name, size_t *at, char *kind)
 {
-    if (!of || !name || !at || !kind)
-        return KCP_BAD;
+    if (!of || !name || !at || !kind) return KCP_BAD;
     for (size_t i = 0; i < sizeof members / sizeof *members; i++) {
-        if (strcmp(members[i].of, of) || strcmp(members[i].name, name))
-            continue;
+        if (strcmp(members[i].of, of) || strcmp(members[i].name, name)) continue;
         *at = members[i].at;
         *kind = members[i].kind;
         return KCP_OK;
@@ -119,11 +115,9 @@ int kcp_struct_member(const char *of, const char *name, size_t *at, char *kind)
 
 int kcp_enum_value(const char *name, int *value)
 {
-    if (!name || !value)
-        return KCP_BAD;
+    if (!name || !value) return KCP_BAD;
     for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
-        if (strcmp(values[i].name, name))
-            continue;
+        if (strcmp(values[i].name, name)) continue;
         *value = values[i].value;
         return KCP_OK;
     }

@@ -38,10 +38,8 @@ static void list_all(void)
 
 int kcp_stage_matches(const char *name, const char *stage)
 {
-    if (!name || !strcmp(name, stage))
-        return 1;
-    if (name[0] && isdigit((unsigned char)name[1]) && strncmp(name, stage, 2))
-        return 0;
+    if (!name || !strcmp(name, stage)) return 1;
+    if (name[0] && isdigit((unsigned char)name[1]) && strncmp(name, stage, 2)) return 0;
     char *end;
     const long n = strtol(name, &end, 10);
     return end != name && !*end && n == strtol(stage, NULL, 10);
@@ -50,8 +48,7 @@ int kcp_stage_matches(const char *name, const char *stage)
 const struct kcp_stage *kcp_stage_find(const char *name)
 {
     for (int i = 0; name && i < kcp_nstages; i++)
-        if (kcp_stage_matches(name, kcp_stages[i].name))
-            return &kcp_stages[i];
+        if (kcp_stage_matches(name, kcp_stages[i].name)) return &kcp_stages[i];
     return NULL;
 }
 
@@ -86,7 +83,6 @@ int kcp_variants(const char *stage, const char *name, const struct kcp_variant *
             (!name || !strcmp(kcp_path_alias(listed[i].stage, name), listed[i].name)))
             all[n++] = &listed[i];
     qsort(all, (size_t)n, sizeof *all, by_name);
-    for (int i = 0; i < n && i < max; i++)
-        out[i] = all[i];
+    for (int i = 0; i < n && i < max; i++) out[i] = all[i];
     return n < max ? n : max;
 }

@@ -55,8 +55,7 @@ static double complex loss_of(int s, int n, int KG, double scale,
         memcpy(S, next, sizeof S);
         for (int v = 0; v < V; v++) {
             double complex o = 0;
-            for (int p = 0; p < K; p++)
-                o += S[p][v] * (scale * q[p]);
+            for (int p = 0; p < K; p++) o += S[p][v] * (scale * q[p]);
             x.want_o[(t * HV + n) * V + v] = creal(o);
             loss += x.dO[(t * HV + n) * V + v] * o;
         }
@@ -73,8 +72,7 @@ static double complex loss(int KG, double scale, enum kcp_layout layout)
 {
     double complex all = 0;
     for (int s = 0; s < N; s++)
-        for (int n = 0; n < HV; n++)
-            all += loss_of(s, n, KG, scale, layout);
+        for (int n = 0; n < HV; n++) all += loss_of(s, n, KG, scale, layout);
     return all;
 }
 
@@ -86,12 +84,9 @@ static void draw(double gate)
         else if (e >= AT_BETA) x.real[e] = uniform(&s);
         else if (gate < 0) x.real[e] = gate * uniform(&s);
         else x.real[e] = -0.02 * fabs(normal(&s));
-    for (int e = 0; e < VO; e++)
-        x.dO[e] = normal(&s);
-    for (int e = 0; e < STATE; e++)
-        x.dht[e] = normal(&s);
-    for (int e = 0; e < ALL; e++)
-        x.in[e] = x.real[e];
+    for (int e = 0; e < VO; e++) x.dO[e] = normal(&s);
+    for (int e = 0; e < STATE; e++) x.dht[e] = normal(&s);
+    for (int e = 0; e < ALL; e++) x.in[e] = x.real[e];
 }
 
 static struct kcp_step step(enum kcp_model model, enum kcp_layout layout)
@@ -114,11 +109,9 @@ static int one(struct kcp_report *rep, enum kcp_model model, enum kcp_layout lay
     int status;
     draw(gate);
     memset(x.grad, 0, sizeof x.grad);
-    if ((status = ref_step(&a)))
-        return status;
+    if ((status = ref_step(&a))) return status;
     a.pass = KCP_BACKWARD;
-    if ((status = ref_step(&a)))
-        return status;
+    if ((status = ref_step(&a))) return status;
     for (int e = 0; e < ALL; e++) {
         x.in[e] = x.real[e] + eps * I;
         x.want[e] = cimag(loss(a.KG, a.scale, layout)) / eps;

@@ -40,8 +40,7 @@ static void draw(void)
         x.beta[e] = 4 * normal(&s);
         x.dbeta[e] = normal(&s);
     }
-    for (int n = 0; n < HV; n++)
-        x.A_log[n] = log(0.25 + 4 * uniform(&s));
+    for (int n = 0; n < HV; n++) x.A_log[n] = log(0.25 + 4 * uniform(&s));
     for (int e = 0; e < HV * K; e++)
         x.dt[e] = log(expm1(0.001 + 0.1 * uniform(&s)));
 }
@@ -68,8 +67,7 @@ static double complex sigmoid(double complex y)
 static double complex gate(const struct kcp_gate *a, double complex y, double complex A,
                            double complex dt)
 {
-    if (a->gate == KCP_GATE_RAW)
-        return y;
+    if (a->gate == KCP_GATE_RAW) return y;
     return a->gate == KCP_GATE_SOFTPLUS ? -cexp(A) * clog(1 + cexp(y + dt))
                                         : lb * sigmoid(cexp(A) * (y + dt));
 }
@@ -86,8 +84,7 @@ static void norm(int on, const double *in, const double *d, double *y, double *d
                 s += z[p] * z[p];
             }
             const double complex r = on ? 1 / csqrt(s) : 1;
-            for (int p = 0; p < K; p++)
-                loss += d[row + p] * z[p] * r;
+            for (int p = 0; p < K; p++) loss += d[row + p] * z[p] * r;
             dx[row + i] = cimag(loss) / eps;
             y[row + i] = creal(z[i] * r);
         }
@@ -150,11 +147,9 @@ static int complex_step(struct kcp_report *rep)
         struct kcp_gate a = call(j % 2 ? KCP_GDN : KCP_KDA, j / 2 % 3, j / 6,
                                  j % 4 < 2);
         draw();
-        if ((status = ref_gate(&a)))
-            return status;
+        if ((status = ref_gate(&a))) return status;
         a.pass = KCP_BACKWARD;
-        if ((status = ref_gate(&a)))
-            return status;
+        if ((status = ref_gate(&a))) return status;
         gates(rep, &a);
         rest(rep, &a);
     }
@@ -175,12 +170,10 @@ static int absent(struct kcp_report *rep)
             memset(x.A_log, 0, sizeof x.A_log);
             memset(x.dt, 0, sizeof x.dt);
             a.pass = pass;
-            if ((status = ref_gate(&a)))
-                return status;
+            if ((status = ref_gate(&a))) return status;
             a.A_log = a.dt_bias = NULL; a.dA_part = a.ddt_part = NULL;
             a.g = g; a.dg_raw = xg;
-            if ((status = ref_gate(&a)))
-                return status;
+            if ((status = ref_gate(&a))) return status;
             EXPECT(rep, pass || !memcmp(g, x.gn, sizeof g), "form %d: NULL is not 0",
                    form);
             EXPECT(rep, !pass || !memcmp(xg, x.xg, sizeof xg), "form %d: dg_raw", form);

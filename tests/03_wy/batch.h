@@ -160,8 +160,7 @@ static inline void batch_tokens(const struct batch *x, int64_t t0, int64_t t1, i
 static inline void batch_identity(const struct batch *x, double *X)
 {
     const int K = x->c.K, V = x->c.V, W = V + K;
-    for (int e = 0; e < K * W; e++)
-        X[e] = e % W == V + e / W;
+    for (int e = 0; e < K * W; e++) X[e] = e % W == V + e / W;
 }
 
 #endif

@@ -185,8 +185,7 @@ static int make(const struct plan_case *a, struct kcp_plan **p)
 {
     const struct kcp_owners o = { a->B, (int64_t *)a->bound, (int *)a->owner };
     const char *why;
-    if (a->B)
-        return kcp_plan_owned(p, a->N, a->cu, a->R, &o, a->L, a->C, a->Wc, &why);
+    if (a->B) return kcp_plan_owned(p, a->N, a->cu, a->R, &o, a->L, a->C, a->Wc, &why);
     return kcp_plan_make(p, a->N, a->cu, a->R, a->by_default ? NULL : a->cuts, a->L,
                          a->C, a->Wc, &why);
 }

@@ -99,8 +99,7 @@ static void halo_from_neighbour_only(struct kcp_plan *p)
 {
     for (int r = 1; r < p->R; r++) {
         const int64_t near = p->ctx[r - 1].end - p->ctx[r - 1].begin;
-        if (p->ctx[r].pre_num_conv_tokens > near)
-            p->ctx[r].pre_num_conv_tokens = near;
+        if (p->ctx[r].pre_num_conv_tokens > near) p->ctx[r].pre_num_conv_tokens = near;
     }
 }
 
@@ -114,8 +113,7 @@ static void one_grid_for_the_rank(struct kcp_plan *p)
 static void empty_sequence_after_the_cut(struct kcp_plan *p)
 {
     for (int n = 0; n < p->N; n++)
-        if (p->cu_seqlens[n] == p->cu_seqlens[n + 1] && p->h0_rank[n])
-            p->h0_rank[n]--;
+        if (p->cu_seqlens[n] == p->cu_seqlens[n + 1] && p->h0_rank[n]) p->h0_rank[n]--;
 }
 
 static void two_ranks_always_cross(struct kcp_plan *p) { p->crossing = p->R > 1; }
@@ -139,8 +137,7 @@ static void canonical_from_the_rank(struct kcp_plan *p)
 static void local_numbers_for_global(struct kcp_plan *p)
 {
     for (int r = 0; r < p->R; r++)
-        for (int m = 0; m < p->ctx[r].n_local; m++)
-            p->ctx[r].seq[m] = m;
+        for (int m = 0; m < p->ctx[r].n_local; m++) p->ctx[r].seq[m] = m;
 }
 
 static void owner_one_on(struct kcp_plan *p)

@@ -49,10 +49,8 @@ static struct kcp_plan *draw_plan(struct stream *s, int R, int64_t L)
         const int64_t len = merge_pick(s, merge_pick(s, 3) ? longest : 2);
         cu[n + 1] = cu[n] + len > MAX_T ? cu[n] : cu[n] + len;
     }
-    if (!merge_pick(s, 3))
-        return deal_plan(s, N, cu, R, L);
-    for (int r = 1; r < R; r++)
-        cuts[r] = merge_pick(s, (int)cu[N] + 1);
+    if (!merge_pick(s, 3)) return deal_plan(s, N, cu, R, L);
+    for (int r = 1; r < R; r++) cuts[r] = merge_pick(s, (int)cu[N] + 1);
     cuts[R] = cu[N];
     for (int r = 1; r < R; r++)                          /* sorts cuts */
         for (int j = r; j > 1 && cuts[j] < cuts[j - 1]; j--) {
@@ -71,11 +69,9 @@ static void draw_maps(struct whole *a, struct stream *s)
     for (int j = 0; j < a->plan->S; j++)
         for (int n = 0; n < HV; n++)
             for (int i = 0; i < K; i++) {
-                for (int p = 0; p < K; p++)
-                    a->M[j][n][i][p] = 0;
+                for (int p = 0; p < K; p++) a->M[j][n][i][p] = 0;
                 a->M[j][n][i][merge_pick(s, K)] = merge_pick(s, 2) ? 1 : -1;
-                if (!merge_pick(s, 4))
-                    a->M[j][n][i][merge_pick(s, K)] = 1;
+                if (!merge_pick(s, 4)) a->M[j][n][i][merge_pick(s, K)] = 1;
                 for (int v = 0; v < V; v++) {
                     a->h[0][j][n][i][v] = merge_pick(s, 7) - 3;
                     a->h[1][j][n][i][v] = merge_pick(s, 7) - 3;
@@ -116,8 +112,7 @@ void merge_fill(struct whole *a, struct stream *s)
 int merge_draw(struct whole *a, struct stream *s, int R, int64_t L)
 {
     a->plan = draw_plan(s, R, L);
-    if (!a->plan)
-        return 0;
+    if (!a->plan) return 0;
     merge_fill(a, s);
     return 1;
 }
@@ -131,8 +126,7 @@ static int same(struct kcp_traffic a, struct kcp_traffic b)
 static int owner_of(const struct kcp_plan *p, int64_t t)
 {
     int b = 0;
-    while (p->bound[b + 1] <= t)
-        b++;
+    while (p->bound[b + 1] <= t) b++;
     return p->owner[b];
 }
 
@@ -143,8 +137,7 @@ static struct kcp_traffic table(const struct whole *a, int r)
     const struct kcp_plan *p = a->plan;
     struct kcp_traffic t = { 0, 0, 0 };
     int visit[MAX_T + 1], from = 0, leaves = 0, far = 0, sent[MOST_R] = { 0 }, most = 0;
-    if (!p->crossing)
-        return t;
+    if (!p->crossing) return t;
     for (int n = 0; n < p->N; n++, from = 0) {
         int m = 0, owners = 0;
         for (int64_t i = p->cu_seqlens[n]; i < p->cu_seqlens[n + 1]; i++) {
@@ -162,8 +155,7 @@ static struct kcp_traffic table(const struct whole *a, int r)
                 far += visit[from + d] != r;
         }
     }
-    for (int q = 0; q < p->R; q++)
-        most = sent[q] > most ? sent[q] : most;
+    for (int q = 0; q < p->R; q++) most = sent[q] > most ? sent[q] : most;
     const int blocks = a->blocks < V ? a->blocks : V;
     const int B = a->blocks < 1 ? 4 : blocks;
     if (a->form == KCP_ALL_GATHER) {
@@ -185,8 +177,7 @@ int merge_run(struct whole *a, char *why, size_t n)
     const struct kcp_plan *p = a->plan;
     int wrong = 0;
     memset(a->got, 0xff, sizeof a->got);
-    if (kcp_threads_run(p->R, merge_body, a, why, n))
-        return -1;
+    if (kcp_threads_run(p->R, merge_body, a, why, n)) return -1;
     for (int j = 0; j < p->S; j++)
         wrong += !!memcmp(a->got[j], a->want[a->backward][j], sizeof a->got[j]);
     return wrong;

@@ -58,8 +58,7 @@ static int counts(struct kcp_report *rep)
     if (!a) return KCP_NO_MEMORY;
     ops.apply = counted_apply;
     a->ops = &ops; a->form = KCP_ALL_GATHER;
-    for (int R = 2; R <= MAX_R; R++)
-        count(rep, a, R);
+    for (int R = 2; R <= MAX_R; R++) count(rep, a, R);
     free(a);
     return KCP_OK;
 }

@@ -22,10 +22,8 @@ static double M_of(const struct kcp_merge *a, int f, int j, int n, int i, int p)
     const double (*map)[HV][K][V + K] = a->maps;
     const int turned = (a->pass == KCP_BACKWARD) != !!(f & TURNED);
     const int at = f & M_BEFORE_H ? 0 : V;
-    if (f & NEXT_M)
-        j += a->pass == KCP_BACKWARD ? -(j > range[0]) : j + 1 < range[1];
-    if (f & WRONG_HEAD)
-        n = n / (HV / a->H);
+    if (f & NEXT_M) j += a->pass == KCP_BACKWARD ? -(j > range[0]) : j + 1 < range[1];
+    if (f & WRONG_HEAD) n = n / (HV / a->H);
     const double M = turned ? map[j][n][p][at + i] : map[j][n][i][at + p];
     return f & BF16_M ? bf16_value(bf16_of(M)) : M;
 }
@@ -38,16 +36,13 @@ static int mutate(void *args, int f)
     double (*S)[K][V] = a->S, (*next)[V] = malloc(sizeof(double) * K * V);
     int back = a->pass == KCP_BACKWARD, j0 = range[0], j1 = range[1];
 
-    if (!next)
-        return KCP_NO_MEMORY;
+    if (!next) return KCP_NO_MEMORY;
     if (f & OUTWARD) back = !back;
     if (f & FORWARD_ONLY) back = 0;
     for (int n = 0; n < HV && j0 >= j1 && !(f & (NOT_ZERO | NOTHING)); n++)
         memset(S[n], 0, sizeof S[n]);
-    if (f & ONE_LESS && j1 - j0 > 1)
-        back ? j0++ : j1--;
-    if (f & LATE_START && j1 - j0 > 1)
-        back ? j1-- : j0++;
+    if (f & ONE_LESS && j1 - j0 > 1) back ? j0++ : j1--;
+    if (f & LATE_START && j1 - j0 > 1) back ? j1-- : j0++;
     for (int e = j0; e < j1 && !(f & NOTHING); e++) {
         const int j = back ? j0 + j1 - 1 - e : e, first = e == j0;
         const int last_row = f & NO_LAST_ROW ? K - 1 : K;

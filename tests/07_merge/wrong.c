@@ -42,10 +42,8 @@ static int failing(struct kcp_comm *c, void *arg)
         c->fail(c, KCP_CUDA, "device error");
         return KCP_OK;
     }
-    if (a->bad_how == RETURNS && c->r == a->bad_rank)
-        return KCP_MISMATCH;
-    if (a->bad_how == LEAVES && c->r == a->bad_rank)
-        return KCP_OK;
+    if (a->bad_how == RETURNS && c->r == a->bad_rank) return KCP_MISMATCH;
+    if (a->bad_how == LEAVES && c->r == a->bad_rank) return KCP_OK;
     if (a->bad_how == WAITS && c->r == a->bad_rank)
         return c->recv(c, &x, sizeof x, (c->r + 1) % c->R, NULL);
     if (a->bad_how == SIZES && c->r == a->bad_rank)
@@ -223,8 +221,7 @@ static int wrong_maps(struct kcp_report *rep)
         int wrong = 0;
         a->ops = &list[i];
         for (int trial = 0; trial < 30 && !wrong; trial++) {
-            if (!merge_draw(a, &s, 3 + trial % 7, trial % 2 * 3))
-                return KCP_NO_MEMORY;
+            if (!merge_draw(a, &s, 3 + trial % 7, trial % 2 * 3)) return KCP_NO_MEMORY;
             for (int form = 0; form < KCP_FORMS; form++)
                 for (a->backward = 0; a->backward < 2; a->backward++) {
                     char why[200] = "";

@@ -109,15 +109,13 @@ static int sum_body(struct kcp_comm *comm, void *arg)
     made_call(&c, kcp_stage_find("14"), KCP_KDA, KCP_BACKWARD, plan, comm);
     made_call(&s, kcp_stage_find("15"), KCP_KDA, KCP_BACKWARD, plan, comm);
     const int64_t before = comm->traffic.collectives;
-    if (x->local)
-        b.a.call.part = c.a.call.part = s.a.call.part = KCP_SUM_LOCAL;
+    if (x->local) b.a.call.part = c.a.call.part = s.a.call.part = KCP_SUM_LOCAL;
     if (!status) status = b.stage->ref(&b.a);
     if (!status) status = c.stage->ref(&c.a);
     if (!status) status = s.stage->ref(&s.a);
     /* Stages 13 and 15 need at most 5 collectives to gather maps and last outputs, so
      * more than 5 mean that parameter sums were sent too. */
-    if (!status && x->local && comm->traffic.collectives - before > 5)
-        status = KCP_BAD;
+    if (!status && x->local && comm->traffic.collectives - before > 5) status = KCP_BAD;
     memcpy(x->dA[comm->r], b.a.backward.dA_log, sizeof x->dA[0]);
     memcpy(x->db[comm->r], c.a.conv.dbias, sizeof x->db[0]);
     memcpy(x->dw[comm->r], s.a.scan.dw_beta, sizeof x->dw[0]);

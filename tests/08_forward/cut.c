@@ -13,8 +13,7 @@ static double key(const struct fore *x, int64_t t, int64_t last, int n, int i)
     const int H = a->H, HV = a->HV, K = a->K;
     const double (*kg)[HV][K] = (void *)x->kg, (*k)[H][K] = (void *)x->k;
     const double (*G)[HV] = (void *)x->G;
-    if (a->model == KCP_KDA)
-        return kg[t][n][i];
+    if (a->model == KCP_KDA) return kg[t][n][i];
     return k[t][n / (HV / H)][i] * (x->f & UNGATED ? 1 : exp2(G[last][n] - G[t][n]));
 }
 
@@ -111,10 +110,8 @@ void fore_state(const struct fore *x, int out, int n, int head, double *S_, int 
     for (int i = 0; i < K; i++)
         for (int v = 0; v < V; v++) {
             const int64_t e = at + (turned ? (int64_t)v * K + i : (int64_t)i * V + v);
-            if (out)
-                ht[e] = S[i][v];
-            else
-                S[i][v] = h0 && !(x->f & NO_H0) ? h0[e] : 0;
+            if (out) ht[e] = S[i][v];
+            else S[i][v] = h0 && !(x->f & NO_H0) ? h0[e] : 0;
         }
 }
 

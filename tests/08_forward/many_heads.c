@@ -89,8 +89,7 @@ static int fill_many(struct trial *many, const struct trial *one, int heads)
         if (given)
             status = put_copies(s->mem, &c, c.heads ? heads : 1, o->image + FENCE,
                                 to->base);
-        else
-            status = s->mem->fill(to->base, 0xff, to->bytes);
+        else status = s->mem->fill(to->base, 0xff, to->bytes);
     }
     return status;
 }

@@ -52,12 +52,9 @@ static int local(struct fore *x)
     wy.Aqk = x->Aqk = zeros(x, TV * a->C); wy.A = zeros(x, TV * a->C);
     wy.u = x->u = zeros(x, TV * a->V); wy.w = x->w = zeros(x, TV * a->K);
     wy.kg = x->kg = zeros(x, TV * a->K); wy.qg = x->qg = zeros(x, TV * a->K);
-    if (a->model == KCP_GDN)
-        wy.kg = wy.qg = NULL;
-    if (x->f & OWN_SCALE)
-        wy.scale = 1 / sqrt(a->K);
-    if (x->full)
-        return KCP_NO_MEMORY;
+    if (a->model == KCP_GDN) wy.kg = wy.qg = NULL;
+    if (x->f & OWN_SCALE) wy.scale = 1 / sqrt(a->K);
+    if (x->full) return KCP_NO_MEMORY;
     const int status = ref_gate(&gate);
     return status ? status : ref_wy(&wy);
 }
@@ -73,10 +70,8 @@ static void states(const struct fore *x, const double *all, double *h_in, double
             const int on = s > 0 && x->seg[s].n == x->seg[s - 1].n;
             if (x->seg[s].first && !(f & NO_CU && s > 0))
                 fore_state(x, 0, x->seg[s].n, n, S, V);
-            else if (s == 0 && !on && !(f & DROPPED))
-                fore_fold(x, all, n, S, next);
-            else if (s == 0 && !on)
-                memset(S, 0, sizeof *S * (size_t)(K * V));
+            else if (s == 0 && !on && !(f & DROPPED)) fore_fold(x, all, n, S, next);
+            else if (s == 0 && !on) memset(S, 0, sizeof *S * (size_t)(K * V));
             memcpy(h_in + ((int64_t)s * a->HV + n) * K * V, S, sizeof(double) * K * V);
             if (f & HT_EARLY && x->seg[s].last) fore_state(x, 1, x->seg[s].n, n, S, V);
             fore_advance(x, n, s, 0, V, V, S, row, 0);
@@ -97,8 +92,7 @@ static int program(struct fore *x)
     double *row = zeros(x, (int64_t)a->C * (V + K) + 2 * K * V), *ht = a->ht;
     const double *h0 = a->h0;
     int status = local(x);
-    if (status || x->full)
-        return status ? status : KCP_NO_MEMORY;
+    if (status || x->full) return status ? status : KCP_NO_MEMORY;
     fore_describe(x, mine, row);
     if ((status = a->comm->all_gather(a->comm, mine, all, 8 * (size_t)map, NULL)))
         return status;
@@ -109,8 +103,7 @@ static int program(struct fore *x)
     c.Aqk = x->Aqk; c.G = x->G; c.h_in = h_in; c.o = a->o;
     c.v_new = zeros(x, a->T * HV * V); c.h = zeros(x, a->NC * KV);
     c.h_out = zeros(x, a->NS * KV);
-    if (x->f & OWN_SCALE)
-        c.scale = 1 / sqrt(K);
+    if (x->f & OWN_SCALE) c.scale = 1 / sqrt(K);
     if (x->full) return KCP_NO_MEMORY;
     status = x->f & UNCARRIED ? m04_uncarried.run(&c) : ref_chunk(&c);
     for (int n = 0; n < p->N; n++)

@@ -22,10 +22,8 @@ static int64_t key_of(const struct kcp_plan *p, int j, enum relink how)
 {
     const struct kcp_segment *g = &p->seg[j];
     int earlier = 0;
-    if (how == BY_SHARD)
-        return j;
-    if (how == SWAPPED)
-        return g->at;
+    if (how == BY_SHARD) return j;
+    if (how == SWAPPED) return g->at;
     for (int i = p->ctx[g->rank].seg0; i < j; i++)
         earlier += p->seg[i].n == g->n;
     return (int64_t)earlier * p->R + g->rank;
@@ -86,13 +84,11 @@ static int plan_relinked(const struct kcp_plan *p, enum relink how,
                 j[b - 1] = x;
                 moved = 1;
             }
-        if (how == SWAPPED)
-            moved |= swap(p, j, to - from);
+        if (how == SWAPPED) moved |= swap(p, j, to - from);
         link_up(copy->seg, j, to - from);
     }
     free(j);
-    if (moved)
-        return KCP_OK;
+    if (moved) return KCP_OK;
     free(copy->seg);
     return KCP_NA;
 }
@@ -103,8 +99,7 @@ static int relinked(void *args, enum relink how, const char *stage)
     const struct kcp_plan *correct = call->plan;
     struct kcp_plan plan;
     int status = plan_relinked(correct, how, &plan);
-    if (status)
-        return status;
+    if (status) return status;
     call->plan = &plan;
     status = stage_find(stage)->ref(args);
     call->plan = correct;

@@ -167,8 +167,7 @@ static int choices(struct kcp_report *rep)
             EXPECT(rep, strstr(why, "forward_fused is not here") &&
                    strstr(why, "path forward_stages (v2_stages) runs instead"), "%s",
                    why);
-        if (is[i].d == &none)
-            EXPECT(rep, strstr(why, "no code for sm_80"), "%s", why);
+        if (is[i].d == &none) EXPECT(rep, strstr(why, "no code for sm_80"), "%s", why);
         if (!is[i].row && is[i].d == &h200)
             EXPECT(rep, strstr(why, "no path takes K = 300"), "%s", why);
     }

@@ -61,8 +61,7 @@ static void reverse(const struct kcp_chunk_backward *a, struct cut x, int flags,
     const double *G_last = G[flags & STALE_GATE && x.rows > 1 ? end - 2 : end - 1][n];
     double (*dU)[HV][V] = a->dU, (*dS)[V] = (double (*)[V])dS_;
 
-    if (flags & DECAY_FIRST)
-        decay(a, G_last, dS_);
+    if (flags & DECAY_FIRST) decay(a, G_last, dS_);
     for (int64_t t = x.t0; t < end; t++)
         for (int v = 0; v < V; v++) {
             double s = 0;
@@ -89,36 +88,27 @@ static int mutate(struct kcp_chunk_backward *a, int flags)
     const double (*dh_out)[HV][K][V] = a->dh_out;
     double (*dh)[HV][K][V] = a->dh, (*dh_in)[HV][K][V] = a->dh_in;
 
-    if (flags & NOTHING)
-        return KCP_OK;
+    if (flags & NOTHING) return KCP_OK;
     for (int n = 0; n < HV; n++)
         for (int s = a->NS - 1; s >= 0; s--) {
             struct cut x = { .n = n, .m = n / (HV / a->H) };
             const int NC = cn[s + 1] - cn[s], go = a->part & KCP_REVERSE;
             double *dS = go ? &dh_in[s][n][0][0] : NULL;
-            if (flags & WRONG_HEAD)
-                x.m = n % a->H;
+            if (flags & WRONG_HEAD) x.m = n % a->H;
             if (go && flags & NO_RESET && s + 1 < a->NS)
                 memcpy(dS, dh_in[s + 1][n], state);
-            else if (go && dh_out && !(flags & NO_DHT))
-                memcpy(dS, dh_out[s][n], state);
-            else if (go)
-                memset(dS, 0, state);
+            else if (go && dh_out && !(flags & NO_DHT)) memcpy(dS, dh_out[s][n], state);
+            else if (go) memset(dS, 0, state);
             for (int j = 0; j < NC; j++) {
                 const int c = flags & IN_ORDER ? j : NC - 1 - j;
                 x.t0 = cu[s] + (int64_t)c * a->C;
                 x.rows = cu[s + 1] - x.t0 < a->C ? (int)(cu[s + 1] - x.t0) : a->C;
                 x.before = c > 0 ? x.t0 - 1 : x.t0 + x.rows - 1;
-                if (go && j && flags & UNCARRIED)
-                    memset(dS, 0, state);
-                if (a->part & KCP_LOCAL)
-                    local(a, x, flags);
-                if (go && !(flags & AT_START))
-                    memcpy(dh[cn[s] + c][n], dS, state);
-                if (go)
-                    reverse(a, x, flags, dS);
-                if (go && flags & AT_START)
-                    memcpy(dh[cn[s] + c][n], dS, state);
+                if (go && j && flags & UNCARRIED) memset(dS, 0, state);
+                if (a->part & KCP_LOCAL) local(a, x, flags);
+                if (go && !(flags & AT_START)) memcpy(dh[cn[s] + c][n], dS, state);
+                if (go) reverse(a, x, flags, dS);
+                if (go && flags & AT_START) memcpy(dh[cn[s] + c][n], dS, state);
             }
         }
     return KCP_OK;

@@ -175,16 +175,14 @@ static void gather(const struct kcp_wy_backward *a, const struct cut *x)
     for (int e = 0; e < KG; e++) {
         double sum = 0, last = 0, hdS = 0;
         const int d1 = KG == K || f & FIRST_KEY ? e + 1 : K;
-        for (int i = 0; i <= end; i++)
-            dg[x->t0 + i][n][e] = 0;
+        for (int i = 0; i <= end; i++) dg[x->t0 + i][n][e] = 0;
         for (int d = e; d < d1; d++) {
             for (int v = 0; v < V; v++)
                 hdS += h[x->c][n][d][v] * dS[x->c][n][d][v];
             for (int i = end; i >= 0; i--)
                 dg[x->t0 + i][n][e] += dG_row(a, x, i, d, &last);
         }
-        if (!(f & NO_DECAY))
-            last += exp2(gate(a, x, end, e)) * hdS;
+        if (!(f & NO_DECAY)) last += exp2(gate(a, x, end, e)) * hdS;
         dg[x->t0 + end][n][e] += last;
         for (int i = end; i >= 0; i--) {
             double *at = &dg[x->t0 + i][n][e];
@@ -206,8 +204,7 @@ static int mutate(struct kcp_wy_backward *a, int flags)
         .dw = p + 3 * C * K, .dkgb = p + 4 * C * K, .dq2 = p + 5 * C * K, .dA = z,
         .dk2 = p + 6 * C * K, .dkt = p + 7 * C * K, .X = z + C * C,
         .dL = z + 2 * C * C };
-    if (!p)
-        return KCP_NO_MEMORY;
+    if (!p) return KCP_NO_MEMORY;
     if (a->T > 0 && !(flags & NOTHING)) {
         memset(a->dq, 0, qk);
         memset(a->dk, 0, qk);

@@ -30,8 +30,7 @@ static double key(const struct kcp_merge_backward *a, const struct cut *x, int64
 {
     const double (*kg)[a->HV][a->K] = a->kg, (*k)[a->H][a->K] = a->k;
     const double (*G)[a->HV][a->KG] = a->G;
-    if (a->model == KCP_KDA)
-        return kg[t][x->n][i];
+    if (a->model == KCP_KDA) return kg[t][x->n][i];
     return k[t][x->m][i] * (x->flags & UNGATED ? 1
         : exp2(G[x->t0 + x->rows - 1][x->n][0] - G[t][x->n][0]));
 }
@@ -65,14 +64,11 @@ static void chunk_back(const struct kcp_merge_backward *a, const struct cut *x,
         for (int v = 0; v < cols; v++)
             dU[v] = linear || f & NO_LOCAL ? 0 : dv_local[t][n][v];
         for (int i = 0; i < K; i++)
-            for (int v = 0; v < cols; v++)
-                dU[v] += key(a, x, t, i) * X[i][v];
+            for (int v = 0; v < cols; v++) dU[v] += key(a, x, t, i) * X[i][v];
         for (int i = 0; i < K; i++)
             for (int v = 0; v < cols; v++) {
-                if (!linear)
-                    d[i][v] += query(a, x, t, i) * dO[t][n][v];
-                if (!(f & NO_W))
-                    d[i][v] -= w[t][n][i] * dU[v];
+                if (!linear) d[i][v] += query(a, x, t, i) * dO[t][n][v];
+                if (!(f & NO_W)) d[i][v] -= w[t][n][i] * dU[v];
             }
     }
     for (int i = 0; i < K; i++)
@@ -98,8 +94,7 @@ static void stretch(const struct kcp_merge_backward *a, struct cut *x, int s, in
     for (int i = 0; i < K; i++) {
         for (int v = 0; v < V; v++)
             dh[i][v] = dh_end && !(f & NO_END) ? dh_end[from][x->n][i][v] : 0;
-        for (int j = 0; j < K; j++)
-            N[i][j] = i == j;
+        for (int j = 0; j < K; j++) N[i][j] = i == j;
     }
     for (int j = 0; j < (f & LAST_CHUNK && NC > 1 ? 1 : NC); j++) {
         const int c = f & IN_ORDER ? j : NC - 1 - j;
@@ -120,16 +115,13 @@ static int mutate(struct kcp_merge_backward *a, int flags)
 {
     const int K = a->K, V = a->V, *want = a->want;
     double *p = malloc(sizeof(double) * ((size_t)2 * K * (V + K) + V + K));
-    if (!p)
-        return KCP_NO_MEMORY;
+    if (!p) return KCP_NO_MEMORY;
     for (int s = 0; s < a->NS && !(flags & NOTHING); s++)
         for (int n = 0; n < a->HV; n++) {
             struct cut x = { .n = n, .m = n / (a->HV / a->H), .flags = flags };
-            if (flags & WRONG_HEAD)
-                x.m = n % a->H;
+            if (flags & WRONG_HEAD) x.m = n % a->H;
             int parts = want[s] & (a->reuse_M ? KCP_WANT_H : KCP_WANT_H | KCP_WANT_M);
-            if (flags & ALL_M)
-                parts |= KCP_WANT_H | KCP_WANT_M;
+            if (flags & ALL_M) parts |= KCP_WANT_H | KCP_WANT_M;
             stretch(a, &x, s, parts, p);
         }
     free(p);

@@ -30,8 +30,7 @@ static int foreign(struct kcp_report *rep)
 {
     struct kcp_plan *plan = NULL;
     struct kcp_forward a = example(&plan), b;
-    if (!plan)
-        return KCP_NO_MEMORY;
+    if (!plan) return KCP_NO_MEMORY;
     const size_t n = kcp_saved_bytes(&a);
     struct kcp_saved *block = calloc(1, n);
     char why[160];

@@ -12,8 +12,7 @@ enum { LAST = 1, NO_FILL = 2, NO_START = 4, SHIFTED = 8, TURNED = 16, ONE_HEAD =
 static int64_t at(const struct kcp_h0 *a, int flags, int64_t e)
 {
     const int64_t KV = (int64_t)a->K * a->V, kv = e % KV;
-    if (flags & ONE_HEAD)
-        return kv;
+    if (flags & ONE_HEAD) return kv;
     return flags & TURNED ? e - kv + kv % a->K * a->V + kv / a->K : e;
 }
 
@@ -24,8 +23,7 @@ static int mutate(struct kcp_h0 *a, int flags)
     double *h_kept = a->h_kept, *h_back = a->h_back;
     const int own = flags & (LAST | SHIFTED) ? a->NS - 1 : 0;
 
-    if (flags & NOTHING || a->NS == 0)
-        return KCP_OK;
+    if (flags & NOTHING || a->NS == 0) return KCP_OK;
     for (int64_t e = 0; e < size && a->pass == KCP_FORWARD; e++) {
         const double *from = flags & FROM_START && h_start ? h_start : h_in;
         h_kept[e] = from[(flags & LAST ? own * size : 0) + at(a, flags, e)];
@@ -36,8 +34,7 @@ static int mutate(struct kcp_h0 *a, int flags)
             const double start = given ? h_start[s * size + e] : 0;
             if (s == (flags & SHIFTED ? own : 0) || flags & EVERYWHERE)
                 h_back[s * size + e] = kept_in[at(a, flags, e)];
-            else if (!(flags & NO_FILL))
-                h_back[s * size + e] = start;
+            else if (!(flags & NO_FILL)) h_back[s * size + e] = start;
         }
     return KCP_OK;
 }

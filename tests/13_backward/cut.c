@@ -49,8 +49,7 @@ int wrong_recompute(struct wrong_rank *x)
     x->v_new = zeros(x, TV * a->V); x->h = zeros(x, a->NC * size(x));
     rows(x, 0, a->h0, h_in);
     const int held = kcp_saved_states((const struct kcp_call *)a);
-    if (!(x->x.flags & NO_H0))
-        memcpy(h_in, kept, sizeof(double) * held * size(x));
+    if (!(x->x.flags & NO_H0)) memcpy(h_in, kept, sizeof(double) * held * size(x));
     int status = ref_gate(&g);
     for (int64_t e = 0; x->x.flags & FLOOR && e < TV; e++)
         x->beta[e] = copysign(fmax(fabs(x->beta[e]), 0x1p-40), x->beta[e]);
@@ -84,12 +83,10 @@ static int gather(struct wrong_rank *x, const struct kcp_plan *p, double **all)
     *all = zeros(x, p->S * map);
     const int seg0 = p->ctx[x->a->r].seg0;
     for (int s = 0, n = 0; s < x->a->NS; s++)
-        if (travels(p, seg0 + s))
-            memcpy(mine + n++ * map, x->dmap + s * map, bytes);
+        if (travels(p, seg0 + s)) memcpy(mine + n++ * map, x->dmap + s * map, bytes);
     if (p->R > 1)
         status = x->a->comm->all_gather(x->a->comm, mine, wire, most * bytes, NULL);
-    else
-        memcpy(wire, mine, most * bytes);
+    else memcpy(wire, mine, most * bytes);
     memset(count, 0, sizeof count);
     for (int j = 0; j < p->S; j++) {
         const int r = p->seg[j].rank;
@@ -130,14 +127,12 @@ static int exchange(struct wrong_rank *x)
     for (int s = 0; s < x->a->NS && !status && !(f & NO_EXCHANGE); s++) {
         const int j0 = seg0 + s + 1;
         int j1 = j0;
-        while (j1 < p->S && p->seg[j1].n == p->seg[j0 - 1].n)
-            j1++;
+        while (j1 < p->S && p->seg[j1].n == p->seg[j0 - 1].n) j1++;
         for (int step = 0; step < j1 - j0; step++) {
             const int j = f & OUTWARD ? j0 + step : j1 - 1 - step;
             const struct kcp_context *c = &p->ctx[p->seg[j].rank];
             const int from_map = f & LAST_MAP && j == c->seg0 ? c->seg0 + c->NS - 1 : j;
-            if (f & NEIGHBOUR && j > j0)
-                continue;
+            if (f & NEIGHBOUR && j > j0) continue;
             apply(x, all + from_map * map, all + (f & OWN_M ? j - 1 : from_map) * map,
                   step == 0 || f & NEIGHBOUR, x->states + s * size(x));
             if (f & TWICE && step == 0 && j1 - j0 > 1)
@@ -157,8 +152,7 @@ int wrong_carry(struct wrong_rank *x)
     m.G = x->G; m.do_ = a->do_; m.dv_local = x->dv_local; m.dh_end = x->states;
     m.dmap = x->dmap = zeros(x, a->NS * map);
     m.reuse_M = 0;
-    for (int s = 0; s < a->NS; s++)
-        want[s] = KCP_WANT_H | KCP_WANT_M;
+    for (int s = 0; s < a->NS; s++) want[s] = KCP_WANT_H | KCP_WANT_M;
     rows(x, 1, x->x.flags & NO_DHT ? NULL : a->dht, x->states);
     int status = x->x.m11 ? x->x.m11->run(&m) : ref_merge_backward(&m);
     return status ? status : exchange(x);

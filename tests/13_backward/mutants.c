@@ -44,8 +44,7 @@ static int parameters(struct wrong_rank *x, const double *part, int64_t n, doubl
 {
     if (sum && x->x.flags & OWN_SUM) {
         memset(sum, 0, sizeof(double) * n);
-        for (int64_t e = 0; e < x->a->NS * n; e++)
-            sum[e % n] += part[e];
+        for (int64_t e = 0; e < x->a->NS * n; e++) sum[e % n] += part[e];
         return KCP_OK;
     }
     return sum ? kcp_segment_sum(x->a->plan, x->a->comm, part, n, sum) : KCP_OK;
@@ -84,8 +83,7 @@ static int mutate(const struct kcp_backward *a, struct mistake m)
     }
     int status = m.flags & NOTHING ? KCP_OK : wrong_recompute(x);
 
-    if (m.flags & NOTHING)
-        return status;
+    if (m.flags & NOTHING) return status;
     if (!status && m.flags & STRIPS) status = wrong_strips(x);
     if (!status) a = x->a;
     x->dAqk = zeros(x, TV * a->C); x->dv_local = zeros(x, TV * a->V);
@@ -101,13 +99,11 @@ static int mutate(const struct kcp_backward *a, struct mistake m)
     status = status ? status : wrong_carry(x);
     status = status ? status : chunks(x, KCP_REVERSE);
     status = status ? status : down(x);
-    if (!status)
-        initial(x);
+    if (!status) initial(x);
     status = status ? status : parameters(x, x->dA_part, a->HV, a->dA_log);
     status = status ? status : parameters(x, x->ddt_part, (int64_t)a->HV * a->KG,
                                           a->ddt_bias);
-    for (int j = 0; j < x->ngot; j++)
-        free(x->got[j]);
+    for (int j = 0; j < x->ngot; j++) free(x->got[j]);
     kcp_plan_free(x->strips);
     return status;
 }

@@ -27,14 +27,10 @@ static const double *before_start(const struct kcp_conv *a, int n, int64_t from,
 {
     const int reach = a->Wc - 1;
     int64_t k = from - a->plan->cu_seqlens[n] + reach;
-    if (!a->x0 || (flags & NO_X0) || k < 0)
-        return NULL;
-    if ((flags & X0_FIRST_RANK) && a->plan->h0_rank[n] != a->r)
-        return NULL;
-    if (flags & X0_NEXT)
-        n = (n + 1) % a->N;
-    if ((flags & X0_LATE) && k > 0)
-        k--;
+    if (!a->x0 || (flags & NO_X0) || k < 0) return NULL;
+    if ((flags & X0_FIRST_RANK) && a->plan->h0_rank[n] != a->r) return NULL;
+    if (flags & X0_NEXT) n = (n + 1) % a->N;
+    if ((flags & X0_LATE) && k > 0) k--;
     return (const double *)a->x0 + (n * reach + k) * a->D;
 }
 
@@ -42,8 +38,7 @@ static const double *before_start(const struct kcp_conv *a, int n, int64_t from,
 static void range_of(const struct kcp_plan *p, int64_t t, int64_t *begin, int64_t *end)
 {
     int b = 0;
-    while (b + 1 < p->B && p->bound[b + 1] <= t)
-        b++;
+    while (b + 1 < p->B && p->bound[b + 1] <= t) b++;
     *begin = p->bound[b];
     *end = p->bound[b + 1];
 }
@@ -51,8 +46,7 @@ static void range_of(const struct kcp_plan *p, int64_t t, int64_t *begin, int64_
 /* Returns the global token of row i in shard order (rank 0's rows first). */
 static int64_t shard_token(const struct kcp_plan *p, int64_t i)
 {
-    if (i < 0)
-        return 0;
+    if (i < 0) return 0;
     return kcp_plan_token(p, i < p->T ? i : p->T - 1);
 }
 
@@ -73,22 +67,17 @@ static const double *row_for(const struct kcp_conv *a, const double *all, int64_
         range_of(p, begin - 1, &near, &far);
         none |= (flags & SHORT_HALO) && t == begin - reach;
         none |= (flags & NEAREST_ONLY) && t < near;
-        if ((flags & BROADCAST) && begin - near < reach)
-            from = begin - 1;
-        if (flags & SHARD_BEFORE)
-            from = shard_token(p, row - (begin - t));
-        if (flags & RANK_BEFORE)
-            from = shard_token(p, x->begin - (begin - t));
+        if ((flags & BROADCAST) && begin - near < reach) from = begin - 1;
+        if (flags & SHARD_BEFORE) from = shard_token(p, row - (begin - t));
+        if (flags & RANK_BEFORE) from = shard_token(p, x->begin - (begin - t));
     }
     if (t >= end) {
         range_of(p, end, &near, &far);
         none |= (flags & GRAD_DROPPED) != 0;
         none |= (flags & GRAD_NEAREST) && t >= far;
-        if (flags & SHARD_AFTER)
-            from = shard_token(p, row + (t - begin));
+        if (flags & SHARD_AFTER) from = shard_token(p, row + (t - begin));
     }
-    for (int d = 0; d < a->D; d++)
-        buf[d] = none ? 0 : all[from * a->D + d];
+    for (int d = 0; d < a->D; d++) buf[d] = none ? 0 : all[from * a->D + d];
     return buf;
 }
 
@@ -99,17 +88,14 @@ static void window(const struct kcp_conv *a, const double *x, const double *w, i
     const int D = a->D, Wc = a->Wc;
     const double *bias = flags & NO_BIAS ? NULL : a->bias;
     const int64_t start = flags & PAST_START ? 0 : a->plan->cu_seqlens[n];
-    for (int d = 0; d < D; d++)
-        pre[d] = bias ? bias[d] : 0;
+    for (int d = 0; d < D; d++) pre[d] = bias ? bias[d] : 0;
     for (int j = 0; j < Wc; j++) {
         int64_t from = t + j - Wc + 1 + !!(flags & NOT_CAUSAL);
         const double *row = NULL;
-        if (from < start)
-            row = before_start(a, n, from, flags);
+        if (from < start) row = before_start(a, n, from, flags);
         else if (from < a->plan->cu_seqlens[n + 1])
             row = row_for(a, x, t, from, flags, buf);
-        for (int d = 0; row && d < D; d++)
-            pre[d] += w[d * Wc + j] * row[d];
+        for (int d = 0; row && d < D; d++) pre[d] += w[d * Wc + j] * row[d];
     }
 }
 
@@ -123,20 +109,16 @@ static void adjoint(const struct kcp_conv *a, const double *dpre, const double *
     const double *dxt = a->dxt;
     if (k < 0 || (flags & DXT_DROPPED) || (t < start && (flags & DXT_PAST_START)))
         dxt = NULL;
-    if (start == a->plan->cu_seqlens[n + 1] && (flags & EMPTY_FORGETS))
-        dxt = NULL;
+    if (start == a->plan->cu_seqlens[n + 1] && (flags & EMPTY_FORGETS)) dxt = NULL;
     for (int d = 0; d < D; d++)
         dx[d] = dxt ? dxt[(n * (Wc - 1) + k) * D + d] : 0;
     for (int i = 0; i < Wc && t + i < end; i++) {
         int64_t begin, after;
-        if (t + i < start)
-            continue;
+        if (t + i < start) continue;
         range_of(a->plan, here, &begin, &after);
-        if (t < start && (flags & DX0_HERE) && t + i >= after)
-            break;
+        if (t < start && (flags & DX0_HERE) && t + i >= after) break;
         row_for(a, dpre, here, t + i, flags, buf);
-        for (int d = 0; d < D; d++)
-            dx[d] += w[d * Wc + Wc - 1 - i] * buf[d];
+        for (int d = 0; d < D; d++) dx[d] += w[d * Wc + Wc - 1 - i] * buf[d];
     }
 }
 
@@ -151,15 +133,11 @@ static void weights(const struct kcp_conv *a, const double *x, const double *dpr
         for (int j = 0; j <= Wc; j++) {
             const int64_t from = j < Wc ? begin + t + j - Wc + 1 : begin + t;
             const double *row = NULL;
-            if (from >= start)
-                row = row_for(a, x, begin + t, from, flags, buf);
-            else if (!(flags & DW_NO_X0))
-                row = before_start(a, n, from, flags);
+            if (from >= start) row = row_for(a, x, begin + t, from, flags, buf);
+            else if (!(flags & DW_NO_X0)) row = before_start(a, n, from, flags);
             for (int d = 0; row && d < D; d++)
-                if (j < Wc)
-                    dw[d * Wc + j] += dpre[t * D + d] * row[d];
-                else
-                    dw[D * Wc + d] += dpre[t * D + d];
+                if (j < Wc) dw[d * Wc + j] += dpre[t * D + d] * row[d];
+                else dw[D * Wc + d] += dpre[t * D + d];
         }
 }
 
@@ -195,13 +173,10 @@ static int backward(const struct kcp_conv *a, const double *x, const double *w,
         status = kcp_segment_sum(p, a->comm, part, n, sum);
     if (flags & LOCAL_SUM) {
         memset(sum, 0, sizeof *sum * n);
-        for (int64_t i = 0; i < a->NS * n; i++)
-            sum[i % n] += part[i];
+        for (int64_t i = 0; i < a->NS * n; i++) sum[i % n] += part[i];
     }
-    if (!status && a->dweight)
-        memcpy(a->dweight, sum, sizeof *sum * D * a->Wc);
-    if (!status && a->dbias)
-        memcpy(a->dbias, sum + D * a->Wc, sizeof *sum * D);
+    if (!status && a->dweight) memcpy(a->dweight, sum, sizeof *sum * D * a->Wc);
+    if (!status && a->dbias) memcpy(a->dbias, sum + D * a->Wc, sizeof *sum * D);
     return status;
 }
 
@@ -229,15 +204,13 @@ static int conv_with(struct kcp_conv *a, int flags)
     const int64_t all = a->plan->T * D, n = (int64_t)D * (Wc + 1);
     const struct kcp_segment *seg = a->plan->seg + a->plan->ctx[a->r].seg0;
     double *x = calloc(2 * all + a->T * D + (a->NS + 2) * n + D, sizeof *x);
-    if (!x)
-        return KCP_NO_MEMORY;
+    if (!x) return KCP_NO_MEMORY;
     double *alldp = x + all, *pre = alldp + all, *part = pre + a->T * D;
     double *w = part + (a->NS + 1) * n, *buf = w + n;
     for (int64_t i = 0; i < (int64_t)D * Wc; i++) {
         const int64_t j = flags & REVERSED ? i / Wc * Wc + Wc - 1 - i % Wc : i;
         w[i] = a->shift ? 1 - 2 * (i % 2) : ((const double *)a->weight)[j];
-        if (a->shift && (flags & SHIFT_SIGN))
-            w[i] = -w[i];
+        if (a->shift && (flags & SHIFT_SIGN)) w[i] = -w[i];
     }
     int status = gather_rows((const struct kcp_call *)a, D, a->x, x);
     for (int s = 0; !status && s < a->NS; s++)
@@ -249,8 +222,7 @@ static int conv_with(struct kcp_conv *a, int flags)
     const int silu = a->act == KCP_ACT_SILU;
     for (int64_t i = 0; !status && a->pass == KCP_FORWARD && i < a->T * D; i++)
         ((double *)a->y)[i] = pre[i] * (silu ? sigmoid(pre[i]) : 1);
-    if (!status && a->pass == KCP_FORWARD && a->xt)
-        last_rows(a, x, flags);
+    if (!status && a->pass == KCP_FORWARD && a->xt) last_rows(a, x, flags);
     free(x);
     return status;
 }
@@ -258,8 +230,7 @@ static int conv_with(struct kcp_conv *a, int flags)
 static int conv(void *args, int flags)
 {
     struct kcp_conv a = *(const struct kcp_conv *)args;
-    if (flags & NOTHING)
-        return KCP_OK;
+    if (flags & NOTHING) return KCP_OK;
     if (a.shift) {
         a.Wc = 2;
         a.act = KCP_ACT_NONE;
@@ -270,14 +241,12 @@ static int conv(void *args, int flags)
     const struct kcp_call *c = (const struct kcp_call *)&a;
     double *x0 = calloc(n, sizeof *x0), *dxt = calloc(n, sizeof *dxt);
     int status = x0 && dxt ? KCP_OK : KCP_NO_MEMORY;
-    if (!status)
-        status = gather_states(c, a.plan->h0_rank, row, a.x0, x0);
+    if (!status) status = gather_states(c, a.plan->h0_rank, row, a.x0, x0);
     if (!status && a.pass == KCP_BACKWARD)
         status = gather_states(c, a.plan->ht_rank, row, a.dxt, dxt);
     a.x0 = a.x0 ? x0 : NULL;
     a.dxt = a.dxt ? dxt : NULL;
-    if (!status)
-        status = conv_with(&a, flags);
+    if (!status) status = conv_with(&a, flags);
     free(x0);
     free(dxt);
     return status;

@@ -93,8 +93,7 @@ static int alone(void *args)
     struct kcp_scan b = *a;
     struct kcp_plan *p = NULL;
     int64_t cu[2] = { 0, a->T };
-    if (a->N != 1)
-        return ref_scan(&b);
+    if (a->N != 1) return ref_scan(&b);
     if (a->T < 1) {                        /* an empty rank has no work */
         if (a->pass) memset(a->dW_alpha, 0, sizeof(double) * a->HV * a->K * a->D);
         if (a->pass) memset(a->dw_beta, 0, sizeof(double) * a->HV * a->D);

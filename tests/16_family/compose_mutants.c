@@ -22,8 +22,7 @@ static int compose(int HV, int K, int V, const void *b, const void *a, int backw
         return ops->compose(HV, K, V, a, b, backward, a_first, out, stream);
     const int status = ops->compose(HV, K, V, b, a, backward, a_first, out, stream);
     for (int64_t i = 0; i < (int64_t)HV * K && mistake == NO_CARRY; i++)
-        for (int v = 0; v < V; v++)
-            to[i * (V + K) + v] = of[i * (V + K) + v];
+        for (int v = 0; v < V; v++) to[i * (V + K) + v] = of[i * (V + K) + v];
     return status;
 }
 

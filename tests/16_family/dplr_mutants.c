@@ -22,22 +22,19 @@ static void form(const struct family_chunk *x)
     for (int i = 0; i < x->c; i++) {
         double *u = drow(x->u, 2 * i), *w = drow(x->w, 2 * i);
         family_gated(x, a, i, at(i, AFTER_DECAY), w);
-        for (int p = 0; p < x->K; p++)
-            w[p] = flags & W_SIGN ? w[p] : -w[p];
+        for (int p = 0; p < x->K; p++) w[p] = flags & W_SIGN ? w[p] : -w[p];
         for (int j = 0; j < i; j++) {
             const int e = at(i, AFTER_DECAY);
             const double Aab = flags & NO_AAB ? 0 : family_score(x, a, i, e, x->b, j);
             const double Aak = flags & NO_AAK ? 0 : family_score(x, a, i, e, x->k, j);
             for (int v = 0; v < x->V; v++)
                 u[v] += Aab * drow(x->u, 2 * j)[v] + Aak * row(x->v, j)[v];
-            for (int p = 0; p < x->K; p++)
-                w[p] += Aab * drow(x->w, 2 * j)[p];
+            for (int p = 0; p < x->K; p++) w[p] += Aab * drow(x->w, 2 * j)[p];
         }
         for (int v = 0; v < x->V; v++)
             drow(x->u, 2 * i + 1)[v] = row(x->v, i)[v];
     }
-    if (!(flags & ONE_WRITE))
-        write_(x, flags & SWAPPED ? x->a : x->b, 0);
+    if (!(flags & ONE_WRITE)) write_(x, flags & SWAPPED ? x->a : x->b, 0);
     write_(x, x->k, 1);
     read_(x);
 }
@@ -45,8 +42,7 @@ static void form(const struct family_chunk *x)
 static double dot(int V, const double *x, const double *y)
 {
     double s = 0;
-    for (int v = 0; v < V; v++)
-        s += x[v] * y[v];
+    for (int v = 0; v < V; v++) s += x[v] * y[v];
     return s;
 }
 
@@ -74,8 +70,7 @@ static void form_back(const struct family_chunk *x)
     double (*z)[x->V] = (void *)x->z, d[x->K];
     through_system(x, z);
     for (int i = 0; i < x->c; i++) {
-        for (int p = 0; p < x->K; p++)
-            d[p] = dot(x->V, z[i], h[p]);
+        for (int p = 0; p < x->K; p++) d[p] = dot(x->V, z[i], h[p]);
         family_gated_back(x, d, x->a, i, at(i, DA_AFTER));
         for (int j = 0; j < i && !(flags & DA_LOCAL); j++) {
             family_score_back(x, dot(x->V, z[i], row(x->v_new, 2 * j)), x->a, i, i - 1,

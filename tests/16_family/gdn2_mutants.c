@@ -45,12 +45,10 @@ static void through_system(const struct family_chunk *x, double (*z)[x->V])
     const double (*L)[x->c] = (void *)x->L, (*h)[x->V] = (void *)x->h;
     double d[x->K];
     for (int i = 0; i < x->c; i++)
-        for (int v = 0; v < x->V; v++)
-            z[i][v] = row(x->dU, i)[v];
+        for (int v = 0; v < x->V; v++) z[i][v] = row(x->dU, i)[v];
     for (int i = x->c - 1; i >= 0 && !(flags & NO_SOLVE); i--)
         for (int j = 0; j < i; j++)
-            for (int v = 0; v < x->V; v++)
-                z[j][v] -= L[i][j] * z[i][v];
+            for (int v = 0; v < x->V; v++) z[j][v] -= L[i][j] * z[i][v];
     for (int i = 0; i < x->c; i++) {
         for (int p = 0; p < x->K; p++) {
             d[p] = 0;
@@ -60,8 +58,7 @@ static void through_system(const struct family_chunk *x, double (*z)[x->V])
         family_gated_back(x, d, x->bk, i, i);
         for (int j = 0; j < i && !(flags & DB_DIRECT); j++) {
             double dL = 0;
-            for (int v = 0; v < x->V; v++)
-                dL -= z[i][v] * row(x->v_new, j)[v];
+            for (int v = 0; v < x->V; v++) dL -= z[i][v] * row(x->v_new, j)[v];
             family_score_back(x, dL, x->bk, i, i, x->k, j);
         }
     }

@@ -9,11 +9,9 @@ enum { V_ONCE_MORE = SHARED, NOTHING = 2 * SHARED, DV_LOCAL = 4 * SHARED };
 static void form(const struct family_chunk *x)
 {
     for (int i = 0; i < x->c; i++)
-        for (int v = 0; v < x->V; v++)
-            drow(x->u, i)[v] = row(x->v, i)[v];
+        for (int v = 0; v < x->V; v++) drow(x->u, i)[v] = row(x->v, i)[v];
     if (flags & V_ONCE_MORE)
-        for (int p = 0; p < x->K; p++)
-            drow(x->w, 0)[p] = row(x->k, 0)[p];
+        for (int p = 0; p < x->K; p++) drow(x->w, 0)[p] = row(x->k, 0)[p];
     write_(x, x->k, 0);
     read_(x);
 }
@@ -21,8 +19,7 @@ static void form(const struct family_chunk *x)
 static void form_back(const struct family_chunk *x)
 {
     for (int i = 0; i < x->c; i++)
-        for (int v = 0; v < x->V; v++)
-            drow(x->v, i)[v] += row(x->dU, i)[v];
+        for (int v = 0; v < x->V; v++) drow(x->v, i)[v] += row(x->dU, i)[v];
     if (flags & DV_LOCAL)                      /* without the state's gradient */
         for (int i = 0; i < x->c; i++)
             for (int p = 0; p < x->K; p++)
@@ -64,13 +61,11 @@ static int alone(void *args)
     struct kcp_family *a = args, b = *a;
     struct kcp_plan *p = NULL;
     int64_t cu[2] = { 0, a->T };
-    if (a->N != 1)
-        return ref_family(a);
+    if (a->N != 1) return ref_family(a);
     if (a->T < 1)                        /* an empty rank has no work */
         return KCP_OK;
     const int bad = kcp_plan_make(&p, 1, cu, 1, NULL, a->plan->L, a->C, 0, NULL);
-    if (bad)
-        return bad;
+    if (bad) return bad;
     b.plan = p; b.R = 1; b.r = 0; b.NS = p->ctx[0].NS; b.NC = p->ctx[0].NC;
     b.cu = p->ctx[0].cu; b.cn = p->ctx[0].cn; b.sc = p->ctx[0].sc; b.comm = NULL;
     void *rows = calloc((size_t)a->HV * a->K * a->V, sizeof(double));

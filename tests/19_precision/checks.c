@@ -42,8 +42,7 @@ static void draw(struct chunk *c, struct stream *s, int integers)
             c->kg[t][p] = integers ? t % K == p : k * 0.2;
             c->u[t][p] = integers ? rint(4 * k) : k;
         }
-    for (int p = 0; p < K; p++)
-        c->last[p] = integers ? -(p % 2) : -0.01 * p;
+    for (int p = 0; p < K; p++) c->last[p] = integers ? -(p % 2) : -0.01 * p;
 }
 
 /* Returns |x - X| / |X|. Unit f computes x by applying the chunk to I; X is exact. */
@@ -54,8 +53,7 @@ static double error_of(const struct chunk *c, enum unit f)
     double off = 0, size = 0;
     memset(X, 0, sizeof X);
     memset(x, 0, sizeof x);
-    for (int i = 0; i < K; i++)
-        X[i][V + i] = x[i][V + i] = 1;
+    for (int i = 0; i < K; i++) X[i][V + i] = x[i][V + i] = 1;
     exact(c, X);
     rounded(c, f, x);
     for (int i = 0; i < K; i++)

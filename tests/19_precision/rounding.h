@@ -40,8 +40,7 @@ static inline float factor(enum unit f, float x)
 static inline float times(enum unit f, float a, float b)
 {
     const float a1 = factor(f, a), b1 = factor(f, b);
-    if (f != TF32X3)
-        return a1 * b1;
+    if (f != TF32X3) return a1 * b1;
     return factor(f, a - a1) * b1 + a1 * factor(f, b - b1) + a1 * b1;
 }
 
@@ -53,14 +52,12 @@ static inline void exact(const struct chunk *c, double X[K][W])
     for (int t = 0; t < C; t++)
         for (int j = 0; j < W; j++) {
             y[t][j] = j < V ? c->u[t][j] : 0;
-            for (int p = 0; p < K; p++)
-                y[t][j] -= c->w[t][p] * X[p][j];
+            for (int p = 0; p < K; p++) y[t][j] -= c->w[t][p] * X[p][j];
         }
     for (int i = 0; i < K; i++)
         for (int j = 0; j < W; j++) {
             X[i][j] *= exp2(c->last[i]);
-            for (int t = 0; t < C; t++)
-                X[i][j] += c->kg[t][i] * y[t][j];
+            for (int t = 0; t < C; t++) X[i][j] += c->kg[t][i] * y[t][j];
         }
 }
 
@@ -80,8 +77,7 @@ static inline void rounded(const struct chunk *c, enum unit f, float X[K][W])
             for (int t = 0; t < C; t++)
                 s += times(f, (float)c->kg[t][i], y[t][j]);
             X[i][j] = (float)exp2(c->last[i]) * X[i][j] + s;
-            if (f == BF16)
-                X[i][j] = keep(X[i][j], 7);
+            if (f == BF16) X[i][j] = keep(X[i][j], 7);
         }
 }
 
@@ -103,11 +99,9 @@ static inline void chunk_draw(struct chunk *x, int strong)
             n += k[i][d] * k[i][d];
             G[i][d] = (i ? G[i - 1][d] : 0) + g / log(2);
         }
-        for (int d = 0; d < K; d++)
-            k[i][d] /= sqrt(n);
+        for (int d = 0; d < K; d++) k[i][d] /= sqrt(n);
         beta[i] = 1 / (1 + exp(7 - chunk_normal()));
-        for (int v = 0; v < V; v++)
-            x->u[i][v] = beta[i] * chunk_normal();
+        for (int v = 0; v < V; v++) x->u[i][v] = beta[i] * chunk_normal();
         for (int d = 0; d < K; d++)
             x->w[i][d] = beta[i] * exp2(G[i][d]) * k[i][d];
     }
@@ -116,13 +110,10 @@ static inline void chunk_draw(struct chunk *x, int strong)
             L[i][j] = 0;
             for (int d = 0; d < K; d++)
                 L[i][j] += beta[i] * k[i][d] * k[j][d] * exp2(G[i][d] - G[j][d]);
-            for (int d = 0; d < K; d++)
-                x->w[i][d] -= L[i][j] * x->w[j][d];
-            for (int v = 0; v < V; v++)
-                x->u[i][v] -= L[i][j] * x->u[j][v];
+            for (int d = 0; d < K; d++) x->w[i][d] -= L[i][j] * x->w[j][d];
+            for (int v = 0; v < V; v++) x->u[i][v] -= L[i][j] * x->u[j][v];
         }
-    for (int d = 0; d < K; d++)
-        x->last[d] = G[C - 1][d];
+    for (int d = 0; d < K; d++) x->last[d] = G[C - 1][d];
     for (int i = 0; i < C; i++)
         for (int d = 0; d < K; d++)
             x->kg[i][d] = exp2(x->last[d] - G[i][d]) * k[i][d];

@@ -43,14 +43,12 @@ static double bound_of(const struct batch *x, int s, int n, enum mistake wrong)
             slow = wrong == FASTEST ? fmin(slow, g[i]) : fmax(slow, g[i]);
             own[i] += g[i];
         }
-        for (int i = 0; i < K; i++)
-            length += k[i] * k[i];
+        for (int i = 0; i < K; i++) length += k[i] * k[i];
         const double mirrored = fabs(1 - batch_at(x, "beta")[t * HV + n] * length);
         sum += (wrong == WHOLE ? 0 : slow) +
                (wrong == FORGOTTEN ? 0 : log(fmax(1, mirrored)));
     }
-    for (int i = 0; i < KG; i++)
-        most = fmax(most, own[i]);
+    for (int i = 0; i < KG; i++) most = fmax(most, own[i]);
     return exp(sum + (wrong == WHOLE ? most : 0));
 }
 
@@ -64,8 +62,7 @@ static double norm_of(const struct batch *x, int s, int n)
         double vv = 0, yy = 0;
         for (int i = 0; i < K; i++) {
             y[i] = 0;
-            for (int j = 0; j < K; j++)
-                y[i] += M[i * W + j] * v[j];
+            for (int j = 0; j < K; j++) y[i] += M[i * W + j] * v[j];
             vv += v[i] * v[i];
             yy += y[i] * y[i];
         }
@@ -73,8 +70,7 @@ static double norm_of(const struct batch *x, int s, int n)
         size = sqrt(yy / vv);
         for (int j = 0; j < K; j++) {
             v[j] = 0;
-            for (int i = 0; i < K; i++)
-                v[j] += M[i * W + j] * y[i] / sqrt(yy);
+            for (int i = 0; i < K; i++) v[j] += M[i * W + j] * y[i] / sqrt(yy);
         }
     }
     return size;

@@ -42,8 +42,7 @@ static inline double chain(struct wire w, int R, int blocks)
             const double sent = fmax(ready[b], wire);
             wire = sent + B() / blocks / w.bw;
             ready[b] = fmax(wire + w.a, unit);
-            if (r + 1 < R)
-                unit = ready[b] += t_MS() / blocks;
+            if (r + 1 < R) unit = ready[b] += t_MS() / blocks;
         }
         last = ready[blocks - 1];
     }
@@ -54,20 +53,17 @@ static inline double scan(struct wire w, int R, double share)
 {
     static double W[4096], next[4096];
     double last = 0;
-    for (int r = 0; r < R; r++)
-        W[r] = 0;
+    for (int r = 0; r < R; r++) W[r] = 0;
     for (int d = 1; d < R; d *= 2) {
         for (int r = 0; r < R; r++) {
             next[r] = W[r];
-            if (r < d)
-                continue;
+            if (r < d) continue;
             const double got = W[r - d] + w.a + (B() + BM()) / share / w.bw;
             const int on = 2 * d <= R - 1 - r, after = d > 1;
             next[r] = fmax(got, W[r]) + (on + after) * t_MM();
             last = fmax(last, next[r]);
         }
-        for (int r = 0; r < R; r++)
-            W[r] = next[r];
+        for (int r = 0; r < R; r++) W[r] = next[r];
     }
     return last;
 }
@@ -78,11 +74,9 @@ static inline double two_levels(int R, int g)
 {
     static double node[4096], next[4096];
     double last = 0;
-    if (R <= g)
-        return scan(inside, R, 1);
+    if (R <= g) return scan(inside, R, 1);
     const int m = R / g;
-    for (int j = 0; j < m; j++)
-        node[j] = scan(inside, g, 1);
+    for (int j = 0; j < m; j++) node[j] = scan(inside, g, 1);
     for (int d = 1; d < m; d *= 2) {
         memcpy(next, node, sizeof next);
         for (int j = d; j < m; j++) {

@@ -109,8 +109,7 @@ static void of_a_plan(struct kcp_report *rep, int i)
     static const int64_t cu[2] = { 0, 100 };
     struct kcp_plan *plan = NULL;
     char row[100] = { 0 };
-    if (kcp_plan_make(&plan, 1, cu, 2, NULL, 0, 16, 0, NULL))
-        return;
+    if (kcp_plan_make(&plan, 1, cu, 2, NULL, 0, 16, 0, NULL)) return;
     const struct kcp_halo h = { .plan = plan, .reach = 3, .row_bytes = 8 };
     const int is_rank = i == 0 || i == 1;
     EXPECT(rep, i >= 0 && i < 100 ? kcp_plan_token(plan, i) == i

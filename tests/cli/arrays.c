@@ -35,8 +35,7 @@ static uint64_t seed;
 static double normal(void)
 {
     double sum = -6;
-    for (int i = 0; i < 12; i++)
-        sum += random_uniform(&seed);
+    for (int i = 0; i < 12; i++) sum += random_uniform(&seed);
     return sum;
 }
 
@@ -96,18 +95,15 @@ static int fill(char **v)
     static const enum npy_kind kinds[] = { NPY_F64, NPY_F32, NPY_I64, NPY_I32 };
     struct npy a = { .nd = 0 };
     int kind = 0;
-    while (kind < 3 && strcmp(names[kind], v[1]))
-        kind++;
+    while (kind < 3 && strcmp(names[kind], v[1])) kind++;
     a.kind = kinds[kind];
     for (char *s = v[2]; *s && a.nd < NPY_RANK; s += *s == ',')
         a.dim[a.nd++] = strtoll(s, &s, 10);
     const int64_t n = npy_count(a.nd, a.dim);
     double *x = a.data = malloc(8 * (size_t)n + 8);
     for (int64_t e = 0; x && e < n; e++)
-        if (kind < 2)
-            x[e] = atof(v[3]);
-        else
-            ((int64_t *)a.data)[e] = atoll(v[3]);
+        if (kind < 2) x[e] = atof(v[3]);
+        else ((int64_t *)a.data)[e] = atoll(v[3]);
     const int bad = !x || npy_write(v[0], &a, why, sizeof why);
     free(x);
     return bad ? fail() : 0;
@@ -116,14 +112,12 @@ static int fill(char **v)
 static int poke(char **v)
 {
     struct npy a;
-    if (npy_read(v[0], &a, why, sizeof why) != 0)
-        return fail();
+    if (npy_read(v[0], &a, why, sizeof why) != 0) return fail();
     const int64_t e = atoll(v[1]), n = npy_count(a.nd, a.dim);
     int bad = e < 0 || e >= n;
     if (!bad && (a.kind == NPY_I64 || a.kind == NPY_I32))
         ((int64_t *)a.data)[e] = atoll(v[2]);
-    else if (!bad)
-        ((double *)a.data)[e] = atof(v[2]);
+    else if (!bad) ((double *)a.data)[e] = atof(v[2]);
     bad = bad ? npy_error(why, sizeof why, v[0], "has no element %" PRId64, e)
               : npy_write(v[0], &a, why, sizeof why);
     npy_free(&a);
@@ -142,17 +136,14 @@ static void add_rows(struct npy *a)
         return;
     }
     for (int64_t r = 1; r < rows; r++)
-        for (int64_t e = 0; e < n; e++)
-            x[e] += x[r * n + e];
+        for (int64_t e = 0; e < n; e++) x[e] += x[r * n + e];
     memmove(a->dim, a->dim + 1, sizeof *a->dim * (size_t)--a->nd);
 }
 
 static int read_two(char **v, struct npy *a, struct npy *b)
 {
-    if (npy_read(v[0], a, why, sizeof why) != 0)
-        return fail();
-    if (npy_read(v[1], b, why, sizeof why) == 0)
-        return 0;
+    if (npy_read(v[0], a, why, sizeof why) != 0) return fail();
+    if (npy_read(v[1], b, why, sizeof why) == 0) return 0;
     npy_free(a);
     return fail();
 }
@@ -173,10 +164,8 @@ static void norms(const struct npy *a, const struct npy *b, double *error, doubl
 static int compare(char **v, int add)
 {
     struct npy a, b;
-    if (read_two(v, &a, &b))
-        return 1;
-    if (add)
-        add_rows(&a);
+    if (read_two(v, &a, &b)) return 1;
+    if (add) add_rows(&a);
     const double tolerance = atof(v[2]);
     double error = 0, size = 0;
     int bad = a.kind != b.kind || a.nd != b.nd ||
@@ -201,12 +190,10 @@ static int off(char **v)
 {
     struct npy a, b;
     double error = 0, size = 0;
-    if (read_two(v, &a, &b))
-        return 1;
+    if (read_two(v, &a, &b)) return 1;
     int bad = a.kind != NPY_F64 || b.kind != NPY_F64 ||
               npy_count(a.nd, a.dim) != npy_count(b.nd, b.dim);
-    if (!bad)
-        norms(&a, &b, &error, &size);
+    if (!bad) norms(&a, &b, &error, &size);
     bad = bad || !isfinite(error);
     if (bad)
         fprintf(stderr, "%s, %s: need equal sizes, finite doubles\n", v[0], v[1]);
@@ -222,8 +209,7 @@ static int fortran(char **v)
 {
     struct npy a;
     char shape[200], head[400];
-    if (npy_read(v[0], &a, why, sizeof why) != 0)
-        return fail();
+    if (npy_read(v[0], &a, why, sizeof why) != 0) return fail();
     const int64_t n = npy_count(a.nd, a.dim);
     FILE *f = fopen(v[1], "wb");
     npy_shape(a.nd, a.dim, shape, sizeof shape);
@@ -237,15 +223,12 @@ static int fortran(char **v)
     int64_t at[NPY_RANK] = { 0 };
     for (int64_t e = 0; f && e < n; e++) {
         int64_t from = 0;
-        for (int d = 0; d < a.nd; d++)
-            from = from * a.dim[d] + at[d];
+        for (int d = 0; d < a.nd; d++) from = from * a.dim[d] + at[d];
         fwrite((char *)a.data + 8 * from, 8, 1, f);
-        for (int d = 0; d < a.nd && ++at[d] == a.dim[d]; d++)
-            at[d] = 0;
+        for (int d = 0; d < a.nd && ++at[d] == a.dim[d]; d++) at[d] = 0;
     }
     npy_free(&a);
-    if (f && fclose(f) == 0)
-        return 0;
+    if (f && fclose(f) == 0) return 0;
     npy_error(why, sizeof why, v[1], "cannot be written");
     return fail();
 }
@@ -254,13 +237,11 @@ static int fortran(char **v)
 static int rows(char **v)
 {
     struct npy a;
-    if (npy_read(v[0], &a, why, sizeof why) != 0)
-        return fail();
+    if (npy_read(v[0], &a, why, sizeof why) != 0) return fail();
     const int64_t first = strtoll(v[1], NULL, 10), end = strtoll(v[2], NULL, 10);
     char *data = a.data;
     int bad = a.nd < 1 || first < 0 || end < first || end > a.dim[0];
-    if (bad)
-        npy_error(why, sizeof why, v[0], "has no such rows");
+    if (bad) npy_error(why, sizeof why, v[0], "has no such rows");
     else {
         const int64_t of = a.dim[0] > 0 ? a.dim[0] : 1;
         a.data = data + 8 * first * (npy_count(a.nd, a.dim) / of);

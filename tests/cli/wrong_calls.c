@@ -16,8 +16,7 @@ static char *x, *y;
 
 static int rank_of_three(struct kcp_comm *c, size_t sent, size_t received)
 {
-    if (c->r == 0)
-        return c->send(c, x, sent, 1, NULL);
+    if (c->r == 0) return c->send(c, x, sent, 1, NULL);
     return c->r == 1 ? c->recv(c, y, received, 0, NULL) : c->barrier(c, NULL);
 }
 
@@ -36,8 +35,7 @@ static int too_long(struct kcp_comm *c) { return rank_of_three(c, 20, 10); }
 
 static int fails(struct kcp_comm *c)
 {
-    if (c->r != 1)
-        return c->barrier(c, NULL);
+    if (c->r != 1) return c->barrier(c, NULL);
     c->fail(c, KCP_BAD, "out of paper");
     return KCP_BAD;
 }
@@ -69,8 +67,7 @@ static int peer(struct kcp_comm *c)
 static int empty(struct kcp_comm *c)
 {
     int status = KCP_OK;
-    if (c->r < 2)
-        status = rank_of_three(c, 0, 0);
+    if (c->r < 2) status = rank_of_three(c, 0, 0);
     return status ? status : c->all_gather(c, x, y, 0, NULL);
 }
 
@@ -83,13 +80,11 @@ static int cross(struct kcp_comm *c)
         x[k] = (char)(k * 31 + k / 1000 + c->r);
     for (int k = 0; k < TIMES && !status; k++) {
         status = c->send(c, x + k * BYTES, BYTES, next, NULL);
-        if (!status)
-            status = c->recv(c, y + k * BYTES, BYTES, before, NULL);
+        if (!status) status = c->recv(c, y + k * BYTES, BYTES, before, NULL);
     }
     const int end = c->group(c, 0);
     for (int k = 0; k < TIMES * BYTES && !status && !end; k++)
-        if (y[k] != (char)(k * 31 + k / 1000 + before))
-            return KCP_MISMATCH;
+        if (y[k] != (char)(k * 31 + k / 1000 + before)) return KCP_MISMATCH;
     return status ? status : end;
 }
 
@@ -104,8 +99,7 @@ int main(int argc, char **argv)
     struct kcp_comm *c = NULL;
     char why[300] = "";
     int rank = -1, status = kcp_mpi_start(&mpi, why, sizeof why);
-    if (!status)
-        status = kcp_mpi_world(&c, why, sizeof why);
+    if (!status) status = kcp_mpi_world(&c, why, sizeof why);
     if (status) {
         fprintf(stderr, "kcp-wrong-calls: %s\n", why);
         return kcp_mpi_end(2);
@@ -114,8 +108,7 @@ int main(int argc, char **argv)
     y = calloc((size_t)mpi.R, TIMES * BYTES);
     status = KCP_BAD;
     for (size_t i = 0; i < sizeof ways / sizeof *ways && x && y; i++)
-        if (argc == 2 && !strcmp(argv[1], ways[i].name))
-            status = ways[i].run(c);
+        if (argc == 2 && !strcmp(argv[1], ways[i].name)) status = ways[i].run(c);
     if (c->lost(c, &rank, why, sizeof why)) {
         printf("rank %d of %d: status %d, rank %d: %s\n", mpi.r, mpi.R, status, rank,
                why);

@@ -89,8 +89,7 @@ static void add_case(struct anchors *a, const char *words)
     char text[500], why[200];
     struct kcase *k = add(a);
     snprintf(text, sizeof text, "%s", words);
-    if (a->ranks)
-        snprintf(text, sizeof text, "%s R=%d", words, a->ranks);
+    if (a->ranks) snprintf(text, sizeof text, "%s R=%d", words, a->ranks);
     if (case_parse(text, k, why, sizeof why)) {
         fprintf(stderr, "kcp-check: case %s: %s\n", text, why);
         abort();

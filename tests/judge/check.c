@@ -141,8 +141,7 @@ static double rms_head(const struct slice *s, const struct view *w, const double
 static double natural(const struct slice *s, const struct view *w, int64_t outer)
 {
     if (w->is_M) return 1 / sqrt(s->call->K);
-    if (is_state(s->field->name) && s->sizes.rms_v > 0)
-        return s->sizes.rms_v;
+    if (is_state(s->field->name) && s->sizes.rms_v > 0) return s->sizes.rms_v;
     return rms_head(s, w, s->all, outer, -1);
 }
 

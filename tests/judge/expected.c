@@ -123,8 +123,7 @@ static void round_once_more(struct tensor_set *in, const struct kcase *k,
                             enum kcp_storage judged)
 {
     uint64_t seed = k->seed;
-    for (int j = 0; j < in->n; j++)
-        tensor_disturb(&in->t[j], k, judged, &seed);
+    for (int j = 0; j < in->n; j++) tensor_disturb(&in->t[j], k, judged, &seed);
 }
 
 /* Adds expected outputs to the inputs in `want`. The outputs come from the token

@@ -24,8 +24,7 @@ void apply_record(const struct kcp_variant *v, int is_object, struct verdict *t)
     const int is_half = (t->no_forward && !begins_with(v->shapes, "backward;")) ||
                         (t->no_backward && !begins_with(v->shapes, "forward;"));
     const char *n_a = NULL;
-    if (t->outcome == NA && t->refused && begins_with(v->shapes, "any"))
-        n_a = "n/a";
+    if (t->outcome == NA && t->refused && begins_with(v->shapes, "any")) n_a = "n/a";
     else if (is_half && !is_object && t->outcome != FAIL)
         n_a = t->no_forward ? "only forward returned n/a"
                             : "only backward returned n/a";

@@ -27,10 +27,8 @@ int kcp_checks(const char *stage, const struct kcp_check **out, int max)
     for (const struct kcp_check *const *c = __start_kcp_checks; c < __stop_kcp_checks;
          c++) {
         if (!kcp_stage_matches(stage, (*c)->stage)) continue;
-        if (n < max)
-            out[n++] = *c;
-        else if (max > 1)
-            errx(2, "more than %d checks: raise MOST_CHECKS", max);
+        if (n < max) out[n++] = *c;
+        else if (max > 1) errx(2, "more than %d checks: raise MOST_CHECKS", max);
     }
     for (int i = 1; i < n; i++)                       /* sorts by stage, then by name */
         for (int j = i; j > 0; j--) {

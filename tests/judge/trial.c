@@ -52,8 +52,7 @@ void trial_free(struct trial *t)
 static void free_fenced(struct rank_args *s, void *p, size_t bytes, const char *what)
 {
     const char *broken = fenced_free(s->mem, p, bytes);
-    if (broken && !s->why[0])
-        snprintf(s->why, sizeof s->why, "%s %s", broken, what);
+    if (broken && !s->why[0]) snprintf(s->why, sizeof s->why, "%s %s", broken, what);
 }
 
 /* Returns the size of the block that forward saves for backward: in the format that

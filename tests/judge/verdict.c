@@ -189,8 +189,7 @@ static void pass_run(const struct kcp_stage *s, const struct kcp_variant *v,
     if (status) {
         out->outcome = status == KCP_NA ? NA : FAIL;
         out->refused = status == KCP_NA && !out->why[0];
-        if (out->refused)
-            snprintf(out->why, sizeof out->why, "takes %s", v->shapes);
+        if (out->refused) snprintf(out->why, sizeof out->why, "takes %s", v->shapes);
         else if (!out->why[0])
             snprintf(out->why, sizeof out->why, "returned status %d", status);
         trial_free(&t);
