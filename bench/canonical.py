@@ -1,6 +1,5 @@
 #!/usr/bin/env python3
 # canonical.py -- compares canonical plans with free plans: equal bits or not, and time.
-#
 # Book: chapter 06.
 #
 #   python3 bench/canonical.py [BUILD]        needs two GPUs; writes OUT/canonical.tsv

@@ -1,6 +1,5 @@
 #!/usr/bin/env python3
 # check_gpus.py -- judges the stages that communicate, over NCCL on this machine's GPUs.
-#
 # Book: chapter 20.
 #
 #   make check-gpus, or python3 bench/check_gpus.py [BUILD]

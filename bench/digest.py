@@ -1,6 +1,5 @@
 #!/usr/bin/env python3
 # digest.py -- hashes each variant's machine code, to find records made with older code.
-#
 # Book: chapter 18.
 #
 #   python3 bench/digest.py [BUILD]        prints columns `stage variant nvcc digest also`

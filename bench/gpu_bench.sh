@@ -1,6 +1,5 @@
 #!/bin/sh
 # gpu_bench.sh -- judges all stages on one GPU, and times kernels and other systems.
-#
 # Book: chapter 18.
 #
 #   sh bench/gpu_bench.sh [BUILD]                      writes to $OUT, default BUILD/bench

@@ -1,6 +1,5 @@
 #!/bin/sh
 # gpu_ranks.sh -- times whole layers on 1, 2 and all GPUs, after check_gpus.py.
-#
 # Book: chapter 20.
 #
 #   OUT=DIR python3 bench/check_gpus.py [BUILD]; OUT=DIR sh bench/gpu_ranks.sh [BUILD]

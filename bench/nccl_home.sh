@@ -1,5 +1,4 @@
 # nccl_home.sh -- adds the NCCL and CUDA libraries of Python packages to LD_LIBRARY_PATH.
-#
 # Book: chapter 20.
 for home in $(python3 -c '
 import sysconfig, os

@@ -1,6 +1,5 @@
 #!/usr/bin/env python3
 # records.py -- adds measurements of a GPU run to bench/results, and lists outdated ones.
-#
 # Book: chapters 17, 18.
 #
 #   records.py add FOLDER NAME COMMIT   adds a run's rows to bench/results/NAME.tsv

@@ -1,6 +1,5 @@
 #!/bin/sh
 # sanitize.sh -- runs every kernel on tiny cases under each tool of compute-sanitizer.
-#
 # Book: chapter 18.
 #
 #   make sanitize        STAGE=NN runs one stage. PATHS=1 in the environment runs only the

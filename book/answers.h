@@ -1,5 +1,4 @@
 /* answers.h -- prints a number, or exits if a second computation gives another.
- *
  * Book: the exercises. */
 #ifndef BOOK_ANSWERS_H
 #define BOOK_ANSWERS_H

@@ -1,5 +1,4 @@
 /* clusters.c -- prints predicted times of one GPU and of exchanges over ranks.
- *
  * Book: chapters 18 and 20, which show the output. */
 #include "tests/20_clusters/model.h"
 

@@ -1,7 +1,7 @@
 #!/bin/sh
 # dangling.sh -- checks that book.lua rejects each page that has one mistake.
 #
-# Book: none.  Run by `make book-lint`.
+# Run by `make book-lint`.
 d=$1                               # argument: build/book
 fail=0
 try() {                            # the mistake, the page's text

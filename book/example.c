@@ -1,5 +1,4 @@
 /* example.c -- runs each chapter's reference on the three tokens of the worked example.
- *
  * Book: chapters 01 to 05, 07, 09 to 11; book.lua puts each printed section ("== name")
  * into its chapter. */
 #include "example.h"
@@ -190,8 +189,7 @@ static void three_ranks(void)
         show("", &maps[r][0][0], K, V + K);
     }
     range[0] = 0; range[1] = 2;
-    if (ref_merge(&a))
-        fail("ref_merge failed");
+    if (ref_merge(&a)) fail("ref_merge failed");
     printf("S_2 = M_1 h_0 + h_1, the state with which rank 2 begins\n");
     show("", &S[0][0], K, V);
     forward(p, 2, &S[0][0], &x[2]);
@@ -204,8 +202,7 @@ static void three_ranks(void)
         show("", &back[r][0][0], K, V + K);
     }
     a.maps = back; a.pass = KCP_BACKWARD; range[0] = 1; range[1] = 3;
-    if (ref_merge(&a))
-        fail("ref_merge failed");
+    if (ref_merge(&a)) fail("ref_merge failed");
     printf("M_1^T dh_2 + dh_1, the gradient of the state with which rank 0 ends\n");
     show("", &S[0][0], K, V);
     backward(p, 0, &S[0][0], &x[0]);

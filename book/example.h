@@ -1,5 +1,4 @@
 /* example.h -- makes plans and calls for the worked example, and runs the recurrence.
- *
  * Book: all chapters. */
 #ifndef BOOK_EXAMPLE_H
 #define BOOK_EXAMPLE_H
@@ -28,10 +27,8 @@ static inline void fail(const char *what)
 static inline void same(const double *x, const double *y, int n, const char *what)
 {
     for (int i = 0; i < n; i++) {
-        if (!(fabs(x[i] - y[i]) <= 1e-12))
-            fail(what);
-        if (fabs(x[i] - y[i]) > worst)
-            worst = fabs(x[i] - y[i]);
+        if (!(fabs(x[i] - y[i]) <= 1e-12)) fail(what);
+        if (fabs(x[i] - y[i]) > worst) worst = fabs(x[i] - y[i]);
     }
 }
 
@@ -51,8 +48,7 @@ static inline struct kcp_plan *plan_of(int R, const int64_t *cuts, int chunk)
     static const int64_t cu[] = { 0, T };
     struct kcp_plan *p;
     const char *why;
-    if (kcp_plan_make(&p, 1, cu, R, cuts, 0, chunk, WC, &why))
-        fail(why);
+    if (kcp_plan_make(&p, 1, cu, R, cuts, 0, chunk, WC, &why)) fail(why);
     return p;
 }
 
@@ -100,8 +96,7 @@ static inline void step_run(struct kcp_step a)
 {
     const int forward = ref_step(&a);
     a.pass = KCP_BACKWARD;
-    if (forward || ref_step(&a))
-        fail("ref_step failed");
+    if (forward || ref_step(&a)) fail("ref_step failed");
 }
 
 static inline void recurrence(int n)

@@ -1,5 +1,4 @@
 /* example_more.c -- runs the worked example of chapters 06, 14 and 16.
- *
  * Book: chapters 06, 14 and 16. */
 #include "example.h"
 
@@ -28,8 +27,7 @@ static void plan_table(void)
     static const int64_t cu[] = { 0, 5, 12 };
     struct kcp_plan *p;
     const char *why;
-    if (kcp_plan_make(&p, 2, cu, 3, NULL, 0, 4, 4, &why))
-        fail(why);
+    if (kcp_plan_make(&p, 2, cu, 3, NULL, 0, 4, 4, &why)) fail(why);
     printf("== 06-plan\n       tokens   local cu    sequences  pre  post  is_first  "
            "is_last  conv tokens\n");
     for (int r = 0; r < 3; r++) {
@@ -89,8 +87,7 @@ static void run(struct job *j, int R, int (*body)(struct kcp_comm *, void *))
     struct kcp_plan *p = ranks(R);
     char why[160];
     j->p = p;
-    if (kcp_threads_run(R, body, j, why, sizeof why))
-        fail(why);
+    if (kcp_threads_run(R, body, j, why, sizeof why)) fail(why);
     kcp_plan_free(p);
 }
 
@@ -140,8 +137,7 @@ static void models(void)
     same(o[0], two[0].o[0], T * V, "DPLR's o differs from KDA's");
     same(o[0], two[1].o[0], T * V, "GDN-2's o differs from KDA's");
     printf("== 16-family\n         ");
-    for (int m = 0; m < 3; m++)
-        printf(" %-23s", row[m].name);
+    for (int m = 0; m < 3; m++) printf(" %-23s", row[m].name);
     printf("\n");
     for (int t = 0; t < T; t++) {
         printf("o_%d ", t);

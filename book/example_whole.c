@@ -1,5 +1,4 @@
 /* example_whole.c -- runs whole passes of the worked example; each rank is a thread.
- *
  * Book: chapters 08, 12 and 13. */
 #include "example.h"
 #include "layer.h"
@@ -38,8 +37,7 @@ static int body(struct kcp_comm *comm, void *arg)
     b.beta_raw = f.beta_raw; b.saved = f.saved; b.saved_bytes = f.saved_bytes;
     b.dq_raw = j->dq[t]; b.dk_raw = rest[0]; b.dv = rest[1]; b.dg_raw = j->dg[t];
     b.dbeta_raw = db; b.dh0 = j->dh0;
-    if (!status)
-        status = ref_backward(&b);
+    if (!status) status = ref_backward(&b);
     free(f.saved);
     return status;
 }
@@ -47,8 +45,7 @@ static int body(struct kcp_comm *comm, void *arg)
 static void run(struct job *j)
 {
     char why[160] = "";
-    if (kcp_threads_run(j->p->R, body, j, why, sizeof why))
-        fail(why);
+    if (kcp_threads_run(j->p->R, body, j, why, sizeof why)) fail(why);
     same(&j->o[0][0], &o[0][0], T * V, "o differs from the recurrence");
     same(&j->ht[0][0], &ht[0][0], K * V, "ht differs from the recurrence");
     same(&j->dq[0][0], &dq[0][0], T * K, "dq differs from the recurrence");
@@ -111,8 +108,7 @@ static void row(const char *name, int t, const double *a, const double *b,
 {
     char full[16] = "";
     snprintf(full, sizeof full, "%s", name);
-    if (t >= 0)
-        snprintf(full, sizeof full, "%s%d", name, t);
+    if (t >= 0) snprintf(full, sizeof full, "%s%d", name, t);
     printf("%-7s %9.6f %9.6f    %9.6f %9.6f    %9.6f %9.6f\n", full, a[0], a[1], b[0],
            b[1], c[0], c[1]);
 }
@@ -127,8 +123,7 @@ int main(void)
     }
     printf("== 08-forward\n");
     heads();
-    for (int t = 0; t < T; t++)
-        row("o_", t, j[1].o[t], j[2].o[t], j[3].o[t]);
+    for (int t = 0; t < T; t++) row("o_", t, j[1].o[t], j[2].o[t], j[3].o[t]);
     printf("\nthree ranks, bytes (messages) that each rank sends\n");
     for (int f = 0; f < KCP_FORMS; f++) {
         struct job x = { .p = j[3].p, .form = (enum kcp_form)f };
@@ -154,7 +149,6 @@ int main(void)
         row("dg_", t, j[1].dg[t], j[2].dg[t], j[3].dg[t]);
     printf("largest difference from the recurrence, over all forms and ranks: %.1e\n",
            worst);
-    for (int R = 1; R <= MOST; R++)
-        kcp_plan_free((struct kcp_plan *)j[R].p);
+    for (int R = 1; R <= MOST; R++) kcp_plan_free((struct kcp_plan *)j[R].p);
     return 0;
 }

@@ -2,7 +2,7 @@
 # fonts.sh -- writes @font-face rules with embedded fonts, so that a page needs no other
 # file.
 #
-# Book: none.  Usage: fonts.sh build/book > fonts.css.
+# Usage: fonts.sh build/book > fonts.css.
 # The fonts are Debian's TeX Gyre Pagella (GUST font licence), reduced to the letters that
 # the book uses. If the fonts or pyftsubset are missing, the script prints one line and
 # writes no rules, so pages use the system fonts named in book.css.

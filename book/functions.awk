@@ -1,6 +1,6 @@
 # functions.awk -- prints file, name and line of each function that C files define.
 #
-# Book: none.  Usage: awk -f functions.awk ref/*.c.
+# Usage: awk -f functions.awk ref/*.c.
 # A definition starts with a word in column 0, and its opening brace is in column 0.
 FNR == 1 { head = "" }
 /^[A-Za-z_].*\(/ && !/;[ \t]*$/ && !/^(typedef|extern|KCP_|#)/ { head = $0; line = FNR }

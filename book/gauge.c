@@ -1,5 +1,4 @@
 /* gauge.c -- runs the worked example; scales the state as the one-kernel forward does.
- *
  * Book: chapter 18b. */
 #include "example.h"
 

@@ -1,6 +1,6 @@
 # kernels.awk -- prints how many lines and whole kernels of cuda/ the book shows.
 #
-# Book: none.  Usage: cat *.lines | awk -f kernels.awk - cuda/...
+# Usage: cat *.lines | awk -f kernels.awk - cuda/...
 # A line of standard input has a snippet's file, first line and last line. A taught
 # kernel is a __global__ function in the folder of any chapter but 18.
 FILENAME == "-" {

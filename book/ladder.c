@@ -1,5 +1,4 @@
 /* ladder.c -- prints counts and layouts for the kernels of chapter 17.
- *
  * Book: chapter 17. */
 #include "answers.h"
 #include "ref/17_warp.h"

@@ -1,5 +1,4 @@
 /* leaveout.c -- prints the error of dg without and with the terms of dG that cancel.
- *
  * Book: chapter 10, which shows the output.
  *
  * All gates are equal. The exact dg comes from the adjoint of chapter 01. dG is the
@@ -74,13 +73,11 @@ static void paths(int star, int round)
     for (int i = 0; i < C; i++)
         for (int d = 0; d < K; d++) {
             dw[i][d] = 0;
-            for (int e = 0; e < V; e++)
-                dw[i][d] -= dU[i][e] * h[d][e];
+            for (int e = 0; e < V; e++) dw[i][d] -= dU[i][e] * h[d][e];
         }
     for (int i = 0; i < C; i++)
         for (int j = 0; j <= i; j++) {
-            for (int d = 0; d < K; d++)
-                dkgb[j][d] += A[i][j] * dw[i][d];
+            for (int d = 0; d < K; d++) dkgb[j][d] += A[i][j] * dw[i][d];
             dA[i][j] = 0;
             for (int e = 0; e < V && j < i; e++)
                 dA[i][j] += dU[i][e] * v[j][e] * beta[j];
@@ -90,13 +87,11 @@ static void paths(int star, int round)
     for (int i = 0; i < C; i++)
         for (int j = 0; j < C; j++) {
             X[i][j] = 0;
-            for (int p = 0; p <= i && p < C; p++)
-                X[i][j] += dA[i][p] * A[j][p];
+            for (int p = 0; p <= i && p < C; p++) X[i][j] += dA[i][p] * A[j][p];
         }
     for (int p = 0; p < C; p++)
         for (int i = 0; i <= p; i++)
-            for (int j = 0; j < i; j++)
-                dL[i][j] -= A[p][i] * X[p][j];
+            for (int j = 0; j < i; j++) dL[i][j] -= A[p][i] * X[p][j];
     for (int i = 0; i < C; i++)
         for (int d = 0; d < K; d++) {
             const double last = G[C - 1][d];
@@ -113,8 +108,7 @@ static void paths(int star, int round)
                 dkt += (dAqk[r][i] * q[r][d] +
                         (r > i ? dL[r][i] * beta[r] * k[r][d] : 0)) *
                        exp2(G[r][d] - G[i][d]);
-            if (star && i == C - 1)
-                dks = 0;
+            if (star && i == C - 1) dks = 0;
             double dkb = exp2(G[i][d]) * dkgb[i][d];
             if (round) {
                 dq1 = bf16(dq1);
@@ -157,8 +151,7 @@ int main(void)
             k[i][d] = uniform();
             n += k[i][d] * k[i][d];
         }
-        for (int d = 0; d < K; d++)
-            k[i][d] /= sqrt(n);
+        for (int d = 0; d < K; d++) k[i][d] /= sqrt(n);
         for (int e = 0; e < V; e++) {
             v[i][e] = uniform();
             dO[i][e] = uniform();

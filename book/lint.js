@@ -1,6 +1,6 @@
 // lint.js -- checks every page of the book in Chromium, at several widths.
 //
-// Book: none.  Run by `make book-lint`, once light and once dark. Each page is loaded
+// Run by `make book-lint`, once light and once dark. Each page is loaded
 // in a frame of the given width, with all folded parts open. The report is written into
 // the document, where lint.sh reads it.
 const report = [];

@@ -1,7 +1,7 @@
 #!/bin/sh
 # lint.sh -- loads pages in headless Chromium; fails if lint.js finds a fault or a link is broken.
 #
-# Book: none.  Used by: make book-lint.  CHROME is Chromium's command.
+# Used by: make book-lint.  CHROME is Chromium's command.
 # WIDTHS and SCHEMES select widths and colour schemes; if WIDTHS is set, no source page is loaded.
 d=$1; shift
 status=0

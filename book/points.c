@@ -1,5 +1,4 @@
 /* points.c -- prints numbers that the figures of chapters 02, 05, 06 and 17 show.
- *
  * Book: chapters 02, 05, 06 and 17.
  * book.mk includes cuda/tile/smem_desc.cuh and swizzle.cuh before this file, without
  * CUDA's keywords. In this program, smem_addr returns the value of a pointer. */
@@ -45,8 +44,7 @@ static void token(double M[K][K], double strength, uint64_t *seed)
         }
     }
     for (int i = 0; i < K; i++)
-        for (int p = 0; p < K; p++)
-            M[i][p] -= beta * k[i] * row[p];
+        for (int p = 0; p < K; p++) M[i][p] -= beta * k[i] * row[p];
 }
 
 /* Chapter 05: prints |M|_F / sqrt(K) after t tokens, for five strengths of gates. */
@@ -57,8 +55,7 @@ static void survival(void)
     for (int c = 0; c < 5; c++) {
         double M[K][K] = { { 0 } }, alive = 1;
         uint64_t seed = 5;
-        for (int i = 0; i < K; i++)
-            M[i][i] = 1;
+        for (int i = 0; i < K; i++) M[i][i] = 1;
         for (int t = 0; t <= T && alive >= 1e-8; t++) {
             double s = 0;
             for (int i = 0; i < K * K; i++)
@@ -78,8 +75,7 @@ static void plan(void)
 {
     const int64_t cu[] = { 0, 6, 22, 25, 30 };
     struct kcp_plan *p;
-    if (kcp_plan_make(&p, 4, cu, 3, NULL, 0, 4, 4, NULL))
-        exit(1);
+    if (kcp_plan_make(&p, 4, cu, 3, NULL, 0, 4, 4, NULL)) exit(1);
     printf("== points-segments\n");
     for (int j = 0; j < p->S; j++) {
         const struct kcp_segment *s = &p->seg[j];

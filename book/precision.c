@@ -1,6 +1,5 @@
 /* precision.c -- prints the error of composed maps in four kinds of arithmetic, by
  * emulation on the host.
- *
  * Book: chapter 19, which shows the output. */
 #include "tests/19_precision/rounding.h"
 
@@ -40,22 +39,18 @@ static void growth(int strong)
     chunk_seed = 7;
     identity(X, x);
     printf("%s gates\nchunks   |M|/sqrt(K)", strong ? "strong" : "live");
-    for (int f = 0; f < UNITS; f++)
-        printf("   M %-7s", unit_name[f]);
+    for (int f = 0; f < UNITS; f++) printf("   M %-7s", unit_name[f]);
     printf("  size of bf16 M\n");
     for (int n = 1; n <= (strong ? 4 : CHUNKS); n++) {
         double norm, size = 0;
         chunk_draw(&c, strong);
         exact(&c, X);
-        for (int f = 0; f < UNITS; f++)
-            rounded(&c, (enum unit)f, x[f]);
-        if (n & (n - 1))
-            continue;
+        for (int f = 0; f < UNITS; f++) rounded(&c, (enum unit)f, x[f]);
+        if (n & (n - 1)) continue;
         printf("%6d", n);
         for (int f = 0; f < UNITS; f++) {
             const double d = distance(V, W, x[f], X, &norm);
-            if (f == 0)
-                printf("   %11.3e", sqrt(norm / K));
+            if (f == 0) printf("   %11.3e", sqrt(norm / K));
             printf("   %9.1e", sqrt(d / norm));
         }
         for (int i = 0; i < K; i++)

@@ -1,5 +1,4 @@
 /* roles.c -- runs the two kernels of chapter 18 in C: factors, producer warps, steps.
- *
  * Book: chapters 18 and 18c.
  * Random tokens in six chunks; the last chunk has two tokens. Every result is compared
  * with the recurrence of chapter 01. */

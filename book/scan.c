@@ -1,5 +1,4 @@
 /* scan.c -- runs the worked example of chapter 15.
- *
  * Book: chapter 15, which shows the output. */
 #include "example.h"
 #include "ref/15_scan.h"
@@ -46,8 +45,7 @@ static void tree(void)
     show_maps("token 0", node[0], V + K);
     show_maps("token 1, dropped", node[1], V + K);
     show_maps("token 2", node[2], V + K);
-    if (scan_up(&x, T, 0) || scan_down(&x, T, 0, state))
-        fail("the scan failed");
+    if (scan_up(&x, T, 0) || scan_down(&x, T, 0, state)) fail("the scan failed");
     show_maps("up: 1 after 0", node[1], V + K);
     show_maps("up: 2 after that", node[2], V + K);
     printf("\nstates\n");
@@ -80,14 +78,12 @@ int main(void)
     for (int R = 1; R <= 2; R++) {
         struct kcp_plan *p = plan_of(R, cuts[R - 1], TILE);
         char why[160];
-        if (kcp_threads_run(R, body, p, why, sizeof why))
-            fail(why);
+        if (kcp_threads_run(R, body, p, why, sizeof why)) fail(why);
         kcp_plan_free(p);
         for (int t = 0; t < T && R == 2; t++) {
             printf("token %d   %9.5f %9.5f   %9.5f %9.5f   rank %d\n", t, keep[t][0],
                    keep[t][1], o[t][0], o[t][1], t > 0);
-            if (memcmp(keep[t], o[t], sizeof o[t]))
-                fail("two ranks differ from one");
+            if (memcmp(keep[t], o[t], sizeof o[t])) fail("two ranks differ from one");
         }
         memcpy(keep, o, sizeof keep);
     }

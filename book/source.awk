@@ -1,6 +1,5 @@
 # source.awk -- converts C, CUDA or Python to HTML. Lines have anchors, tokens classes.
 #
-# Book: none.
 # Usage: awk -v title=ref/07_merge.c -v css=book/book.css -f source.awk ref/07_merge.c
 BEGIN {
     mark = title ~ /\.py$/ ? "#" : "//"                        # starts a comment

@@ -1,6 +1,5 @@
 #!/usr/bin/env python3
 # tables.py -- writes recorded runs as Markdown tables, for the book and README.md.
-#
 # Book: chapters 01 to 20.
 #
 #   tables.py DIR                 writes all tables into DIR, from bench/results

@@ -1,5 +1,4 @@
 /* tokens.h -- the worked example of the whole book: three tokens, K = V = 2.
- *
  * Book: chapter 00.  Used by: book/example.c and book/figures/svg.py.
  * Keys have norm 1, decays are powers of two and scale is 1, so numbers are short. */
 #ifndef BOOK_TOKENS_H

@@ -1,5 +1,4 @@
 /* halo.c -- copies the rows that a segment needs from the segments before or after it.
- *
  * Book: chapter 14.
  *
  * Every rank computes from the plan which rows each rank needs, so no rank sends

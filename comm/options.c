@@ -1,5 +1,4 @@
 /* options.c -- the environment variable KCP_TIMEOUT_S.
- *
  * Book: chapter 20. */
 #include "checked.h"
 

@@ -1,5 +1,4 @@
 /* segment_sum.c -- sums over the segments of all ranks, in token order.
- *
  * Book: chapters 13 and 14.
  *
  * Rounding depends on the order of additions, so segments are added in token order for

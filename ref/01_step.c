@@ -1,5 +1,4 @@
 /* 01_step.c -- computes the gated delta rule token by token, and its adjoint.
- *
  * Book: chapter 01.
  *
  * The tests compare the chunked passes (chapters 04 to 13) with this recurrence. */

@@ -1,5 +1,4 @@
 /* 02_gate.c -- L2 norm, beta, the three gates, and the gate's sum within a chunk.
- *
  * Book: chapter 02. */
 #include "checked.h"
 #include "ref.h"

@@ -1,5 +1,4 @@
 /* 03_wy.c -- the WY form: a chunk of delta-rule steps as one triangular solve.
- *
  * Book: chapter 03.
  *
  * All exponents G_i - G_j have i >= j and are <= 0, so exp2 cannot overflow. Each

@@ -1,5 +1,4 @@
 /* 04_chunk.c -- scans the state over chunks and computes the output of every token.
- *
  * Book: chapter 04. */
 #include "checked.h"
 #include "ref.h"

@@ -1,5 +1,4 @@
 /* 05_affine.c -- the affine map of a segment: S_out = M S_in + h_ext.
- *
  * Book: chapter 05.
  *
  * The scan of chapter 04 computes the map if the state [h_ext | M] starts from

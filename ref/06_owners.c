@@ -1,5 +1,4 @@
 /* 06_owners.c -- assigns ranges of tokens to ranks, and copies a shard's rows.
- *
  * Book: chapter 06. */
 #include "ref.h"
 

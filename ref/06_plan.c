@@ -1,5 +1,4 @@
 /* 06_plan.c -- computes which rank has which tokens, as a table of segments.
- *
  * Book: chapter 06. */
 #include "checked.h"
 #include "ref.h"

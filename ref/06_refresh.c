@@ -1,5 +1,4 @@
 /* 06_refresh.c -- reuses the memory of a plan for the next batch.
- *
  * Book: chapter 06, "The next batch".
  *
  * Plans may differ in sequence lengths, but not in array sizes. The next plan is copied

@@ -1,5 +1,4 @@
 /* 07_merge.c -- applies, composes and folds affine maps, in double precision.
- *
  * Book: chapters 07, 11 (with M^T). */
 #include "checked.h"
 #include "ref.h"

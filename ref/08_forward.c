@@ -1,5 +1,4 @@
 /* 08_forward.c -- computes the forward pass of one rank.
- *
  * Book: chapter 08. */
 #include "08_rank.h"
 #include "moves.h"

@@ -1,5 +1,4 @@
 /* 08_rank.c -- functions shared by the programs of chapters 08, 13, 14, 15 and 16.
- *
  * Book: chapter 08. */
 #include "08_rank.h"
 

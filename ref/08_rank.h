@@ -1,5 +1,4 @@
 /* 08_rank.h -- functions shared by the programs of chapters 08, 13, 14, 15 and 16.
- *
  * Book: chapter 08.
  *
  * `args` is a stage's args struct, which begins with a struct kcp_call. With back = 0,

@@ -1,5 +1,4 @@
 /* 09_chunk_backward.c -- the backward pass of chapter 04's state scan and output.
- *
  * Book: chapter 09. */
 #include "checked.h"
 #include "ref.h"

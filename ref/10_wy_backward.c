@@ -1,5 +1,4 @@
 /* 10_wy_backward.c -- gradients of q, k, v, beta and g through the WY form.
- *
  * Book: chapter 10. */
 #include "checked.h"
 #include "ref.h"

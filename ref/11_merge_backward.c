@@ -1,5 +1,4 @@
 /* 11_merge_backward.c -- computes each segment's affine map for gradients of states.
- *
  * Book: chapter 11. */
 #include "checked.h"
 #include "ref.h"

@@ -1,5 +1,4 @@
 /* 12_h0.c -- selects the initial states to save, and restores all initial states.
- *
  * Book: chapter 12. */
 #include "checked.h"
 #include "ref.h"

@@ -1,5 +1,4 @@
 /* 13_backward.c -- computes the backward pass of one rank.
- *
  * Book: chapter 13. */
 #include "08_rank.h"
 #include "moves.h"

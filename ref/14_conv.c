@@ -1,5 +1,4 @@
 /* 14_conv.c -- causal depthwise convolution and token shift, across any cuts.
- *
  * Book: chapter 14.
  * Each rank computes its shard and receives rows of other shards by a halo exchange. */
 #include "08_rank.h"

@@ -1,5 +1,4 @@
 /* 15_rank.c -- Spike-KDA on several ranks: computes and exchanges maps of segments.
- *
  * Book: chapter 15. */
 #include "15_scan.h"
 #include "moves.h"

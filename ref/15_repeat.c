@@ -1,6 +1,5 @@
 /* 15_repeat.c -- copies an earlier output to each dropped token, and adds the gradient
  * of each copy to the gradient of the earlier output.
- *
  * Book: chapter 15.
  *
  * Every rank gathers one row per segment. In forward this row is the segment's last

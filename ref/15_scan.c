@@ -1,6 +1,5 @@
 /* 15_scan.c -- computes Spike-KDA tile by tile, in three passes: updates, scan and
  * emit.
- *
  * Book: chapter 15.
  *
  * A tile has C tokens. Besides arrays per segment, forward needs memory for C maps and

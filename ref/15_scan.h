@@ -1,5 +1,4 @@
 /* 15_scan.h -- declarations for the files of chapter 15.
- *
  * Book: chapter 15. */
 #ifndef KCP_15_SCAN_H
 #define KCP_15_SCAN_H

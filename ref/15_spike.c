@@ -1,5 +1,4 @@
 /* 15_spike.c -- the gates and the map of one Spike-KDA token, and the adjoints of both.
- *
  * Book: chapter 15. */
 #include "15_scan.h"
 #include "sigmoid.h"

@@ -1,5 +1,4 @@
 /* 15_step.c -- Spike-KDA token by token, and its adjoint: the oracle of chapter 15.
- *
  * Book: chapter 15.
  *
  * The oracle uses no ranks, tiles or maps, and stores the states of all tokens of a

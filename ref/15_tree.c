@@ -1,5 +1,4 @@
 /* 15_tree.c -- Blelloch's scan over the maps of a tile: updates, up pass, down pass.
- *
  * Book: chapter 15.
  *
  * A tile's tokens are the leaves of a tree. If the number of tokens is not a power of

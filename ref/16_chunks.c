@@ -1,5 +1,4 @@
 /* 16_chunks.c -- computes a model's form (arrays w, u, kg, qg, Aqk) for all chunks.
- *
  * Book: chapter 16. */
 #include "16_family.h"
 

@@ -1,5 +1,4 @@
 /* 16_diagonal.c -- maps with a diagonal M. A rank sends only the diagonal of M.
- *
  * Book: chapter 16.
  *
  * A map is [h | d] [HV,K,V+1], with M = diag(d). A diagonal M equals M^T, so both

@@ -1,5 +1,4 @@
 /* 16_dplr.c -- DPLR: M is diagonal plus low rank. RWKV-7 is the case a = -κ, b = η κ.
- *
  * Book: chapter 16. */
 #include "16_family.h"
 

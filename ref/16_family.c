@@ -1,5 +1,4 @@
 /* 16_family.c -- runs any model of the family on one of R ranks.
- *
  * Book: chapter 16.
  *
  * This file computes the model's form (w, u, kg, qg and Aqk of all chunks) and passes

@@ -1,5 +1,4 @@
 /* 16_family.h -- the functions that a model must supply, and those that models share.
- *
  * Book: chapter 16.
  *
  * A model has four functions. `step` and `adjoint` compute one token. `form` computes

@@ -1,5 +1,4 @@
 /* 16_form.c -- functions, and their adjoints, that several models' forms share.
- *
  * Book: chapter 16.
  *
  * The exponent of a pair of tokens is <= 0, because no gate is positive. Gradients of

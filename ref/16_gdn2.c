@@ -1,6 +1,5 @@
 /* 16_gdn2.c -- GDN-2: the delta rule with an erase gate b [K] and a write gate omega
  * [V].
- *
  * Book: chapter 16. */
 #include "16_family.h"
 

@@ -1,5 +1,4 @@
 /* 16_gla.c -- GLA, gated linear attention: a token adds k v^T to the decayed state.
- *
  * Book: chapter 16. */
 #include "16_family.h"
 

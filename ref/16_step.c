@@ -1,5 +1,4 @@
 /* 16_step.c -- computes any model of the family token by token: the oracle.
- *
  * Book: chapter 16.
  * The oracle stores the states of all tokens of one head. */
 #include "16_family.h"

@@ -1,5 +1,4 @@
 /* 17_banks.c -- kernel 6 of chapter 17 in C: reads tiles that the copy engine swizzled.
- *
  * Book: chapter 17. */
 #include "17_block.h"
 #include "checked.h"

@@ -1,5 +1,4 @@
 /* 17_block.c -- models a thread block's instructions as in the PTX manual.
- *
  * Book: chapter 17. */
 #include "17_block.h"
 

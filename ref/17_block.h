@@ -1,5 +1,4 @@
 /* 17_block.h -- a thread block in C: loads, copies in flight, barriers, descriptors.
- *
  * Book: chapter 17.
  *
  * As in 17_warp.h, numbers are double, but have the positions of bf16 numbers. When a

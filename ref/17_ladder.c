@@ -1,6 +1,5 @@
 /* 17_ladder.c -- the reference for the eight kernels of chapter 17, which compute two
  * equations of chapter 04: v_new = u - w S, and the next S.
- *
  * Book: chapter 17. */
 #include "checked.h"
 #include "ref.h"

@@ -1,5 +1,4 @@
 /* 17_lanes.c -- kernel 3 of chapter 17 in C: fills mma fragments for 32 lanes.
- *
  * Book: chapter 17. */
 #include "17_block.h"
 #include "checked.h"

@@ -1,5 +1,4 @@
 /* 17_roles.c -- kernel 8 of chapter 17 in C: a producer, two consumers and barriers.
- *
  * Book: chapter 17. */
 #include "17_block.h"
 #include "checked.h"

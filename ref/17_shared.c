@@ -1,5 +1,4 @@
 /* 17_shared.c -- kernel 2 of chapter 17 in C: loads rows to shared memory.
- *
  * Book: chapter 17. */
 #include "17_block.h"
 #include "checked.h"

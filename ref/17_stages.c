@@ -1,6 +1,5 @@
 /* 17_stages.c -- kernel 5 of chapter 17 in C: keeps two chunks in flight while it
  * computes a third.
- *
  * Book: chapter 17. */
 #include "17_block.h"
 #include "checked.h"

@@ -1,5 +1,4 @@
 /* 17_threads.c -- kernel 1 of chapter 17 in C: each thread computes one column of S.
- *
  * Book: chapter 17. */
 #include "17_block.h"
 #include "checked.h"

@@ -1,5 +1,4 @@
 /* 17_warp.c -- models mma, ldmatrix and a swizzled copy, as the PTX manual draws them.
- *
  * Book: chapter 17. */
 #include "17_warp.h"
 

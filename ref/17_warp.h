@@ -1,5 +1,4 @@
 /* 17_warp.h -- a warp's instructions in plain C, as the hardware defines them.
- *
  * Book: chapter 17.
  *
  * Numbers are double, so that tests can compare results to 1e-12. Positions are those

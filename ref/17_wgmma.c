@@ -1,5 +1,4 @@
 /* 17_wgmma.c -- kernel 7 of chapter 17 in C: descriptors locate operand B of wgmma.
- *
  * Book: chapter 17. */
 #include "17_block.h"
 #include "checked.h"

@@ -1,5 +1,4 @@
 /* checked.h -- checks of stage calls, and error messages.
- *
  * Book: chapter 20. */
 #ifndef KCP_CHECKED_H
 #define KCP_CHECKED_H

@@ -1,5 +1,4 @@
 /* comm.h -- communicators, and what ranks exchange: maps, states, halos and sums.
- *
  * Book: chapters 07, 08, 11, 14, 20.
  *
  * kcp.h includes this file. Functions return a kcp_status (kcp.h). */

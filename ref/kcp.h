@@ -1,5 +1,4 @@
 /* kcp.h -- the library's types: status, fields, plan, saved block, variants.
- *
  * Book: chapter 00 (the names of sizes) and the chapter named at each struct.
  *
  * Tensors are dense and row major. If a tensor has a token index, this index is first.

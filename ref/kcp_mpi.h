@@ -1,5 +1,4 @@
 /* kcp_mpi.h -- ranks as MPI processes. libkcp.so does not link MPI; libkcp_mpi.so does.
- *
  * Book: chapter 20.
  *
  * libkcp_mpi.so is built if mpicc is found. MPI libraries have different ABIs. For

@@ -1,5 +1,4 @@
 /* layer.h -- runs a layer from an application: forward, backward, sizes of buffers.
- *
  * Book: chapter 08.
  *
  * The caller owns all arrays, the workspace, saved block, plan, comm and stream. On

@@ -1,5 +1,4 @@
 /* moves.h -- the tables of functions by which ref/ calls comm/ and cuda/.
- *
  * Book: chapter 07.
  *
  * Constructors of comm/ and cuda/ set the pointers before main() starts, so ref/ names

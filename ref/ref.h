@@ -1,5 +1,4 @@
 /* ref.h -- the table of contents: every reference, in the order of the book.
- *
  * Book: all chapters.
  *
  * The caller owns all arrays, which are double (indices: int32 or int64) and row major.

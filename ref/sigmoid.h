@@ -1,5 +1,4 @@
 /* sigmoid.h -- the logistic function.
- *
  * Book: chapters 14, 15.
  *
  * For large negative x, exp(-x) is infinite, and the result is 0 as required. */

@@ -1,5 +1,4 @@
 /* stages.h -- defines one args struct per stage from the stage's list of fields.
- *
  * Book: each stage's chapter.
  *
  * stages/NN.def lists each field of a stage once: KCP_FIELD(io, when, name, shape,

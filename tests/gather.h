@@ -1,5 +1,4 @@
 /* gather.h -- gathers the rows and states of all ranks on each rank, for mutants.
- *
  * Book: chapters 14 and 15. */
 #ifndef KCP_TESTS_GATHER_H
 #define KCP_TESTS_GATHER_H

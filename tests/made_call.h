@@ -1,7 +1,5 @@
 /* made_call.h -- builds a call of any stage from the stage's field table. Arrays have
- * exactly the bytes of their shapes.
- *
- * Book: none. */
+ * exactly the bytes of their shapes. */
 #ifndef KCP_MADE_CALL_H
 #define KCP_MADE_CALL_H
 

@@ -1,6 +1,5 @@
 #!/bin/sh
 # mutate.sh -- mutation testing: the judge must find small mistakes at random places.
-#
 # Book: CONTRIBUTING.md, "Mutation testing".
 # Usage: mutate.sh BUILD N SEED FILE... LIMIT= limits the seconds of the run (0: no limit).
 # MIN= is the least percentage of mutants to catch. TABLE= names a file of result rows,

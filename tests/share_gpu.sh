@@ -1,6 +1,5 @@
 #!/bin/sh
 # share_gpu.sh -- runs R ranks over NCCL on one GPU, as if on R hosts.
-#
 # Book: CONTRIBUTING.md, "How the judge works".
 # Usage: share_gpu.sh R COMMAND... LIMIT= limits the seconds (600).
 #

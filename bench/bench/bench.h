@@ -1,5 +1,4 @@
 /* bench.h -- declarations for the files of kcp-bench.
- *
  * Book: chapter 18. */
 #ifndef KCP_BENCH_H
 #define KCP_BENCH_H

@@ -1,5 +1,4 @@
 /* cost.c -- lower bounds for the bytes and operations of a stage.
- *
  * Book: chapter 18, "Three floors". */
 #include "bench.h"
 #include <string.h>

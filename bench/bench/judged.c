@@ -1,5 +1,4 @@
 /* judged.c -- judges a timed variant on a few heads of the timed call.
- *
  * Book: chapter 18.
  *
  * Heads are independent, so it is enough to judge a few value heads (choose_parts). The

@@ -1,6 +1,5 @@
 /* main.c -- kcp-bench: times every variant of every stage, or whole layers on ranks.
  * Each run also times two controls: a copy and a matrix product.
- *
  * Book: chapter 18.
  *
  * A stage's inputs are the results of earlier stages, computed on the GPU. At the

@@ -1,5 +1,4 @@
 /* options.c -- the command line of kcp-bench, which selects a case and what to time.
- *
  * Book: chapter 18. */
 #include "bench.h"
 #include "base/options.h"

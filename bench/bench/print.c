@@ -1,5 +1,4 @@
 /* print.c -- prints times, and lower bounds in % of the times, per variant and pass.
- *
  * Book: chapter 18. */
 #include "bench.h"
 #include <math.h>

@@ -1,5 +1,4 @@
 /* record.c -- writes the rows of --tsv.
- *
  * Book: chapter 18.
  * The first line names the columns. A cell is empty if the column does not apply to the
  * row. */

@@ -1,5 +1,4 @@
 /* run.c -- times variants, and layers on ranks with each exchange algorithm (form).
- *
  * Book: chapter 18.
  *
  * With --ranks, every time is the maximum over the ranks. A rank waits in the exchange

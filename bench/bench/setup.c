@@ -1,5 +1,4 @@
 /* setup.c -- makes a rank's plan, index arrays and tensors, and the args of a stage.
- *
  * Book: chapter 18. */
 #include "bench.h"
 #include <cuda_runtime_api.h>

@@ -1,6 +1,5 @@
 #!/usr/bin/env python3
 # cp_judged.py -- judges other projects' context parallelism, on two GPUs.
-#
 # Book: chapter 20, "What a test of context parallelism must contain".
 #
 #   sh bench/peers/fetch.sh CLONE COMMIT; python3 bench/peers/cp_judged.py [BUILD]

@@ -1,6 +1,5 @@
 #!/bin/sh
 # fla_tests.sh -- runs flash-linear-attention's tests by pytest on kcp_torch's backend.
-#
 # Book: chapter 19.
 #
 #   sh bench/peers/fla_tests.sh tests/ops/test_kda.py -k test_chunk         one GPU

@@ -1,6 +1,5 @@
 /* device.c -- kcp-run --device gpu: copies arrays to the GPU, calls the layer, and
  * copies results back.
- *
  * Book: chapter 08.
  * The layer (ref/layer.h) chooses the kernel by ref/core/paths.def. Every call copies
  * all arrays, and the printed time includes the copies. kcp-bench times kernels. */

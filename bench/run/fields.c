@@ -1,5 +1,4 @@
 /* fields.c -- loads a stage's inputs from files, and makes outputs filled with NaN.
- *
  * Book: chapter 00.
  * All stages share this code, which reads names and shapes from kcp_stages[]. */
 #include "run.h"

@@ -1,6 +1,5 @@
 /* layer.c -- runs the layer on arrays: stages 14 and 08 forward, then 13 and 14
  * backward.
- *
  * Book: chapters 08, 13, 14. */
 #include "run.h"
 

@@ -1,5 +1,4 @@
 /* load.c -- loads .npy files as arrays of double or int, and checks them.
- *
  * Book: chapter 00. */
 #include "run.h"
 

@@ -1,5 +1,4 @@
 /* main.c -- kcp-run: runs the layer, or one stage, on arrays in files.
- *
  * Book: chapters 08, 13, 14. */
 #include "run.h"
 #include "base/options.h"

@@ -1,5 +1,4 @@
 /* options.c -- the command line of kcp-run and its --help, both from options.def.
- *
  * Book: chapters 08, 13, 14. */
 #include "run.h"
 #include "base/options.h"

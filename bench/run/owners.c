@@ -1,6 +1,5 @@
 /* owners.c -- makes the table of owners (the rank of each range of tokens), and
  * permutes rows from token order to shard order and back.
- *
  * Book: chapter 06.
  * Files are in token order. If a rank owns several ranges, the run needs shard order:
  * rank 0's rows, then rank 1's rows, etc. (chapter 06). */

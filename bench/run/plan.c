@@ -1,5 +1,4 @@
 /* plan.c -- makes the plan from files and options.
- *
  * Book: chapter 06. */
 #include "run.h"
 

@@ -1,5 +1,4 @@
 /* print.c -- prints each rank's tokens, bytes sent and seconds, and the saved memory.
- *
  * Book: chapters 06, 07, 12. */
 #include "run.h"
 

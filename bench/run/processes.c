@@ -1,5 +1,4 @@
 /* processes.c -- kcp-run under a launcher: one rank per process; rank 0 writes files.
- *
  * Book: chapter 20.
  * Every process reads all inputs, fills the outputs with a pattern (all bits 1) and
  * computes its shard. Then every rank sends its outputs to rank 0. Rank 0 copies the

@@ -1,5 +1,4 @@
 /* ranks.c -- fills each rank's args from the table of fields, and starts the ranks.
- *
  * Book: chapters 06, 08. */
 #include "run.h"
 

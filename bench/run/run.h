@@ -1,5 +1,4 @@
 /* run.h -- declarations for the files of kcp-run.
- *
  * Book: chapters 08, 13, 14.
  *
  * main reads the options, loads arrays by the field tables of ref/core/registry.c,

@@ -1,5 +1,4 @@
 /* shape.c -- compares the shapes of files with symbolic shapes such as "T HV K".
- *
  * Book: chapter 00 (the letters).
  *
  * "T HV K" matches [12,4,8] if T, HV and K have these sizes or are unknown; then

@@ -1,6 +1,5 @@
 /* stage.c -- runs the stage that --stage or --model selects: 15 for spike, and 16 for
  * models of kind KCP_FAMILY.
- *
  * Book: chapters 00, 15, 16. */
 #include "run.h"
 

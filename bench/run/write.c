@@ -1,5 +1,4 @@
 /* write.c -- writes all results to a new folder, then renames that folder to --out.
- *
  * Book: chapter 20.
  *
  * A reader of --out finds all results of one run or no result. With --force the earlier

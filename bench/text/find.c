@@ -1,5 +1,4 @@
 /* find.c -- compares two runs, and computes how much of a state remains after decay.
- *
  * Book: chapter 05. */
 #include "text.h"
 #include <math.h>

@@ -1,5 +1,4 @@
 /* layer.c -- the layer of make run: convolutions and KDA on the rows of one rank.
- *
  * Book: chapters 08, 13, 14. */
 #include "text.h"
 #include "layer.h"

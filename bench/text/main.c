@@ -1,6 +1,5 @@
 /* main.c -- make run: runs a KDA layer on real text on R ranks, and compares the
  * results with one rank and with the token recurrence. With --steps, also trains.
- *
  * Book: chapters 08 and 13. */
 #include "text.h"
 #include "base/options.h"

@@ -1,5 +1,4 @@
 /* model.c -- computes logits from bytes through one KDA layer, and all gradients.
- *
  * Book: chapters 08 and 13.
  *
  *   x = E[byte];  q k v = conv(x W);  o = KDA(q, k, v, x Wg, x Wb + b);  z = x + o Wo

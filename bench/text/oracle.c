@@ -1,5 +1,4 @@
 /* oracle.c -- runs the layer by the token recurrence, without chunks, maps and ranks.
- *
  * Book: chapter 01. */
 #include "text.h"
 #include "layer.h"

@@ -1,5 +1,4 @@
 /* page.c -- writes build/run/index.html, the results of make run on one page.
- *
  * Book: page.css. */
 #include "text.h"
 #include <errno.h>

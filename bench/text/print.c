@@ -1,5 +1,4 @@
 /* print.c -- prints the results of make run as text.
- *
  * Book: chapter 06 explains the plan. */
 #include "text.h"
 #include <math.h>

@@ -1,6 +1,4 @@
-/* read.c -- reads the text of make run: files, or README.md and the book.
- *
- * Book: none. */
+/* read.c -- reads the text of make run: files, or README.md and the book. */
 #include "text.h"
 #include <errno.h>
 #include <glob.h>

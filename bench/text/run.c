@@ -1,5 +1,4 @@
 /* run.c -- runs one step of the model on R threads, one rank per thread.
- *
  * Book: chapters 08 and 13. */
 #include "text.h"
 #include <stdlib.h>

@@ -1,6 +1,5 @@
 /* svg.c -- draws the figure of make run's page.
  *
- * Book: none.
  * x is in percent and y in pixels: the figure is as wide as the page, and the size of
  * text does not depend on this width. */
 #include "text.h"

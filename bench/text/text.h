@@ -1,5 +1,4 @@
 /* text.h -- make run: a small language model with one KDA layer on R ranks.
- *
  * Book: chapters 08 and 13. */
 #ifndef KCP_TEXT_H
 #define KCP_TEXT_H

@@ -1,6 +1,5 @@
 /* trace.c -- measures the time of each stage, and the traffic of the exchange.
  *
- * Book: none.
  * With the linker's --wrap=f, calls of f go to __wrap_f in this file, not to ref/. */
 #include "text.h"
 #include "moves.h"

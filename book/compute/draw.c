@@ -1,5 +1,4 @@
 /* draw.c -- writes the page's answer: HTML with pictures of matrices as SVG.
- *
  * Book: page "compute". */
 #include "page.h"
 
@@ -17,8 +16,7 @@ void put(const char *format, ...)
     va_start(args, format);
     const int n = vsnprintf(text + length, sizeof text - length, format, args);
     va_end(args);
-    if (n > 0 && length + (size_t)n < sizeof text)
-        length += (size_t)n;
+    if (n > 0 && length + (size_t)n < sizeof text) length += (size_t)n;
 }
 
 const char *answer(void)
@@ -39,8 +37,7 @@ static void cells(const double *x, int rows, int cols, int down, int across,
         for (int j = 0; j < cols; j++) {
             const double y = x[i * down + j * across] / largest;
             const int at = (int)ceil(fabs(y) * LEVELS);
-            if (!(y < 0 ? -at == level : at == level))
-                continue;
+            if (!(y < 0 ? -at == level : at == level)) continue;
             if (!open++)
                 put("<path class=%s opacity=%.2f d=\"", level < 0 ? "neg" : "pos",
                     abs(level) / (double)LEVELS);
@@ -67,8 +64,7 @@ void picture(const char *label, const double *x, int rows, int cols, int down,
         wide ? 100 : cols * 8, wide ? "%" : "px", rows * 8, label, rows, cols, cols,
         rows, cols);
     for (int level = -LEVELS; largest > 0 && number && level <= LEVELS; level++)
-        if (level)
-            cells(x, rows, cols, down, across, largest, level);
+        if (level) cells(x, rows, cols, down, across, largest, level);
     put("</svg><figcaption>%s%s", label, wide ? ", " : "<br>");
     put(number ? "&le; %.2g</figcaption></figure>" : "not finite</figcaption></figure>",
         largest);
@@ -79,8 +75,7 @@ void diagram(int R, int pass)
 {
     int steps = 0;
     for (int i = 0; i < nposts; i++)
-        if (posts[i].pass == pass && posts[i].step > steps)
-            steps = posts[i].step;
+        if (posts[i].pass == pass && posts[i].step > steps) steps = posts[i].step;
     put("<svg class=steps role=img aria-label=\"messages by step\" "
         "viewBox=\"0 0 %d %d\" style=\"max-width:%dpx\">", 60 + 80 * steps, 22 * R + 22,
         60 + 80 * steps);
@@ -92,8 +87,7 @@ void diagram(int R, int pass)
     for (int i = 0; i < nposts; i++) {
         const struct post *p = &posts[i];
         const int x = 80 * p->step - 20, y = 22 * p->from + 32;
-        if (p->pass != pass)
-            continue;
+        if (p->pass != pass) continue;
         if (p->to < 0) {
             put("<path class=go d=\"M%d 32V%d\"/><circle cx=%d cy=%d r=4 />", x + 24,
                 22 * R + 10, x + 24, y);

@@ -1,5 +1,4 @@
 /* mutants.c -- ten of the judge's mutants, switched on inside the references' program.
- *
  * Book: page "compute".
  *
  * ref/08_forward.c and ref/13_backward.c are compiled with the names of the stages that
@@ -29,8 +28,7 @@ static int nkept[2], run;
 
 void forget(int with)
 {
-    while (nkept[with])
-        free(kept[with][--nkept[with]].x);
+    while (nkept[with]) free(kept[with][--nkept[with]].x);
     run = with;
 }
 
@@ -57,14 +55,12 @@ static void record(const struct kcp_stage *s, const void *args)
         const int64_t n = x && field_used(f, c) ? kcp_field_numbers(c, f) : 0;
         const int read = !strcmp(f->name, "h_in") || !strcmp(f->name, "dh_out");
         int64_t old;
-        if ((f->io == KCP_IN && !read) || n < 1 || f->store >= KCP_I32)
-            continue;
+        if ((f->io == KCP_IN && !read) || n < 1 || f->store >= KCP_I32) continue;
         double *to = (double *)recorded(run, s->name, f->name, page_pass, c->r, &old);
         if (!to && nkept[run] < 1024 && (to = malloc(sizeof *to * (size_t)n)))
             kept[run][nkept[run]++] = (struct tensor){ s->name, f->name, page_pass,
                                                        c->r, n, to };
-        if (to)
-            memcpy(to, x, sizeof *to * (size_t)n);
+        if (to) memcpy(to, x, sizeof *to * (size_t)n);
     }
 }
 
@@ -73,8 +69,7 @@ static int stage(const char *name, int (*ref)(void *), void *args)
     const struct kcp_stage *s = kcp_stage_find(name);
     const int is_mine = active && !strcmp(active->stage, s->name);
     const int status = is_mine ? active->run(args) : ref(args);
-    if (!status)
-        record(s, args);
+    if (!status) record(s, args);
     return status;
 }
 
@@ -108,14 +103,12 @@ static int apply(int HV, int K, int V, const void *map, int backward, int first,
     for (int i = 0; i < K; i++) {
         memcpy(maps[at][i], m[i] + v0, sizeof(double) * Vb);
         memcpy(maps[at][i] + Vb, m[i] + V, sizeof(double) * K);
-        if (!first)
-            memcpy(maps[1 - at][i], in[i], sizeof(double) * Vb);
+        if (!first) memcpy(maps[1 - at][i], in[i], sizeof(double) * Vb);
     }
     struct kcp_merge a = { .R = 2, .H = 1, .HV = 1, .K = K, .V = Vb, .maps = maps,
         .pass = backward ? KCP_BACKWARD : KCP_FORWARD, .range = range, .S = S };
     const int status = active->run(&a);
-    for (int i = 0; i < K && !status; i++)
-        memcpy(out[i], S[i], sizeof S[i]);
+    for (int i = 0; i < K && !status; i++) memcpy(out[i], S[i], sizeof S[i]);
     return status;
 }
 

@@ -1,5 +1,4 @@
 /* page.c -- computes what the page shows: inputs, the ranks' program, and the checks.
- *
  * Book: page "compute".
  *
  * page_run(query) runs the references and comm/form/ on simulated ranks, first without
@@ -92,8 +91,7 @@ static int choose(void)
         status = kcp_plan_owned(&pick.plan, N, cu, R, &table, 0, C, 0, &why);
         kcp_owners_free(&table);
     }
-    if (status)
-        put("<p class=bad>%s</p>", why);
+    if (status) put("<p class=bad>%s</p>", why);
     return !status;
 }
 
@@ -107,8 +105,7 @@ struct kcp_traffic traffic[MOST_R], formula[MOST_R];
 
 static void draw_numbers(double *x, int64_t n, uint64_t *seed)
 {
-    for (int64_t i = 0; i < n; i++)
-        x[i] = random_normal(seed);
+    for (int64_t i = 0; i < n; i++) x[i] = random_normal(seed);
 }
 
 static void make_inputs(void)
@@ -217,21 +214,17 @@ const char *page_run(const char *choices);
 const char *page_run(const char *choices)
 {
     snprintf(query, sizeof query, "%s", choices);
-    if (!choose())
-        return answer();
+    if (!choose()) return answer();
     make_inputs();
     int status = recurrence();
-    if (!status)
-        status = simulate(0);
+    if (!status) status = simulate(0);
     const int with = pick.mutant && pick.guess;
-    if (!status && with)
-        status = simulate(1);
+    if (!status && with) status = simulate(1);
     question();
     if (status)
         put("<p class=bad>the references returned status %d: %s</p>", status,
             kcp_why());
-    else
-        report(with);
+    else report(with);
     return answer();
 }
 
@@ -242,8 +235,7 @@ const char *page_options(int of_mutants)
     for (int i = 0; i < KCP_FORMS && !of_mutants; i++)
         put("<option value=%d%s>%s</option>", i, i == KCP_CHAIN ? " selected" : "",
             kcp_form_names[i]);
-    if (of_mutants)
-        put("<option value=0>none</option>");
+    if (of_mutants) put("<option value=0>none</option>");
     for (int i = 0; i < MUTANTS && of_mutants; i++)
         put("<option value=%d>%s %s</option>", i + 1, mutants[i]->stage,
             mutants[i]->name);

@@ -1,5 +1,4 @@
 /* page.h -- declares the parts of the page that computes.
- *
  * Book: page "compute". */
 #ifndef BOOK_PAGE_H
 #define BOOK_PAGE_H

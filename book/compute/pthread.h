@@ -4,8 +4,7 @@ typedef int pthread_once_t;
 #define PTHREAD_ONCE_INIT 0
 static inline int pthread_once(pthread_once_t *once, void (*run)(void))
 {
-    if (!*once)
-        run();
+    if (!*once) run();
     *once = 1;
     return 0;
 }

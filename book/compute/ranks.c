@@ -1,5 +1,4 @@
 /* ranks.c -- runs ranks without threads: a rank that waits is started again later.
- *
  * Book: page "compute".
  *
  * The ranks run one after another. If a rank receives a message that is not there yet,
@@ -35,11 +34,9 @@ static struct post *find(int from, int to, int n)
 
 static int post(struct member *m, const void *data, size_t bytes, int to, int n)
 {
-    if (find(m->comm.r, to, n))
-        return KCP_OK;
+    if (find(m->comm.r, to, n)) return KCP_OK;
     double *copy = malloc(bytes);
-    if (nposts == MOST_POSTS || !copy)
-        return KCP_NO_MEMORY;
+    if (nposts == MOST_POSTS || !copy) return KCP_NO_MEMORY;
     memcpy(copy, data, bytes);
     posts[nposts++] = (struct post){ m->comm.r, to, page_pass, m->clock + 1, bytes,
                                      copy };
@@ -55,8 +52,7 @@ static int take(struct member *m, const struct post *p, void *to, size_t bytes)
     }
     memcpy(to, p->data, bytes);
     m->next = p->step > m->next ? p->step : m->next;
-    if (!m->grouped)
-        m->clock = m->next;
+    if (!m->grouped) m->clock = m->next;
     return KCP_OK;
 }
 
@@ -117,8 +113,7 @@ int ranks_run(int R, int (*body)(struct kcp_comm *, void *), void *arg)
 {
     int done[MOST_R] = { 0 }, left = R, before = -1;
     starts = 0;
-    for (int i = 0; i < nposts; i++)
-        free(posts[i].data);
+    for (int i = 0; i < nposts; i++) free(posts[i].data);
     nposts = 0;
     while (left && left * 10000 + nposts != before) {      /* a round made progress */
         before = left * 10000 + nposts;
@@ -126,13 +121,11 @@ int ranks_run(int R, int (*body)(struct kcp_comm *, void *), void *arg)
             struct member m = { .comm = { .R = R, .r = r, .backend = "simulated",
                 .send = sim_send, .recv = sim_recv, .all_gather = sim_gather,
                 .group = sim_group, .barrier = sim_barrier, .fail = sim_fail } };
-            if (done[r])
-                continue;
+            if (done[r]) continue;
             starts++;
             page_pass = KCP_FORWARD;
             const int status = body(&m.comm, arg);
-            if (status && !m.waits)
-                return status;
+            if (status && !m.waits) return status;
             done[r] = !status;
             left -= !status;
         }

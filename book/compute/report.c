@@ -1,5 +1,4 @@
 /* report.c -- writes the answer: maps, messages, outputs, errors and the checks.
- *
  * Book: page "compute". */
 #include "page.h"
 
@@ -32,8 +31,7 @@ static double difference(const double *x, const double *correct, int64_t n)
     double worst = 0;
     for (int64_t i = 0; i < n; i++) {
         const double d = fabs(x[i] - correct[i]);
-        if (!isfinite(d))
-            return INFINITY;
+        if (!isfinite(d)) return INFINITY;
         worst = d > worst ? d : worst;
     }
     return worst;
@@ -111,8 +109,7 @@ static void error_row(const char *what, double (*error)(int, int), int i)
 static void error_head(const char *what)
 {
     put("<table><tr><th>%s</th>", what);
-    for (int r = 0; r < pick.R; r++)
-        put("<th>rank %d</th>", r);
+    for (int r = 0; r < pick.R; r++) put("<th>rank %d</th>", r);
     put("</tr>");
 }
 
@@ -134,8 +131,7 @@ static int first_to_fail(void)
 {
     for (int c = 0; c < CHECKS; c++)
         for (int r = 0; r < pick.R; r++)
-            if (!(check_error(c, r) <= LIMIT))
-                return c + 1;
+            if (!(check_error(c, r) <= LIMIT)) return c + 1;
     return NONE;
 }
 
@@ -146,8 +142,7 @@ static const char *check_name(int number)
 
 void question(void)
 {
-    if (!pick.mutant)
-        return;
+    if (!pick.mutant) return;
     const struct kcp_variant *m = mutants[pick.mutant - 1];
     put("<h2>Mutant %s %s</h2><p>Its mistake: %s. <b>Predict: which of these checks is "
         "the first to fail?</b></p><div class=guess>", m->stage, m->name, m->why);
@@ -164,8 +159,7 @@ static void verdict(void)
         found == pick.guess ? "fine" : "bad", found == pick.guess ? "Right" : "Wrong",
         check_name(found));
     error_head("check");
-    for (int c = 0; c < CHECKS; c++)
-        error_row(check[c].what, check_error, c);
+    for (int c = 0; c < CHECKS; c++) error_row(check[c].what, check_error, c);
     put("</table><p>A check fails if the error is above %.0e of the largest value. The "
         "checks 02 to 07 and 11 compare a stage's tensors with those of the run "
         "without the mutant.</p>", LIMIT);
@@ -212,8 +206,7 @@ static void messages(int pass)
         "<th>from</th><th>to</th><th>bytes</th><th>content</th></tr>");
     for (int i = 0; i < nposts; i++) {
         const struct post *m = &posts[i];
-        if (m->pass != pass)
-            continue;
+        if (m->pass != pass) continue;
         put("<tr><td>%d</td><td>rank %d</td>", m->step, m->from);
         if (m->to < 0) put("<td>all</td>");
         else put("<td>rank %d</td>", m->to);
@@ -234,8 +227,7 @@ static void exchange(void)
     put("<p>A message is one step after the messages that its content depends on.</p>");
     messages(KCP_FORWARD);
     put("<table><tr><th>sent in forward</th>");
-    for (int r = 0; r < pick.R; r++)
-        put("<th>rank %d</th>", r);
+    for (int r = 0; r < pick.R; r++) put("<th>rank %d</th>", r);
     put("</tr><tr><td>bytes, messages, gathers</td>");
     for (int r = 0; r < pick.R; r++)
         put("<td>%d, %d, %d</td>", (int)traffic[r].bytes, (int)traffic[r].messages,
@@ -253,8 +245,7 @@ static void exchange(void)
 
 void report(int with)
 {
-    if (with)
-        verdict();
+    if (with) verdict();
     segments(with);
     exchange();
     put("<h2>Outputs and gradients</h2><p>Tokens run from left to right, channels from "
@@ -262,8 +253,7 @@ void report(int with)
     for (int i = 0; i < RESULTS; i++) {
         int row;
         const double *x = result(&got[with], i, &row);
-        if (row <= K)
-            picture(result_name[i], x, row, pick.T, 1, row, 1);
+        if (row <= K) picture(result_name[i], x, row, pick.T, 1, row, 1);
     }
     errors();
     put("<p>Ranks were started %d times, because a rank that waits for a message is "

@@ -1,5 +1,4 @@
 /* kda.c -- runs KDA (GDN if compiled with -DGDN) forward and backward through layer.h.
- *
  * Book: chapter 08.
  *
  *   make examples; build/kda 3      three threads run the references
@@ -35,8 +34,7 @@ static int layer(const struct place *p, struct shelf *s, struct kcp_forward *f,
     f->work = keep(s, place_room(p, f->work_bytes));
     b->work_bytes = kcp_layer_backward_work(l, b);
     b->work = keep(s, place_room(p, b->work_bytes));
-    if (s->full)
-        return KCP_NO_MEMORY;
+    if (s->full) return KCP_NO_MEMORY;
     const int status = kcp_layer_forward(l, f);
     return status ? status : kcp_layer_backward(l, b);
 }

@@ -1,6 +1,5 @@
 /* place.h -- memory, number conversion and ranks for the examples, on the host or on
  * GPUs.
- *
  * Book: chapter 08.
  *
  * In your program the framework provides device memory, bf16 tensors, a stream, and an
@@ -50,8 +49,7 @@ static int place_choose(struct place *p, int argc, char **argv)
         snprintf(p->why, sizeof p->why, "found %s, expected cpu, bf16 or f32", as);
         return KCP_BAD;
     }
-    if (status)
-        return status;
+    if (status) return status;
     return kcp_layer_gpu(&p->layer, strcmp(as, "f32") ? KCP_BF16 : KCP_F32, NULL,
                          p->why, sizeof p->why);
 }
@@ -71,8 +69,7 @@ static void *place_room(const struct place *p, size_t bytes)
 {
     void *x = NULL;
 #ifdef KCP_WITH_CUDA
-    if (p->gpu)
-        return cudaMalloc(&x, bytes + 8) ? NULL : x;
+    if (p->gpu) return cudaMalloc(&x, bytes + 8) ? NULL : x;
 #endif
     x = calloc(bytes + 8, 1);
     return x;
@@ -81,8 +78,7 @@ static void *place_room(const struct place *p, size_t bytes)
 static void place_free(const struct place *p, const void *x)
 {
 #ifdef KCP_WITH_CUDA
-    if (p->gpu)
-        cudaFree((void *)x);
+    if (p->gpu) cudaFree((void *)x);
     else
 #endif
         free((void *)x);
@@ -189,8 +185,7 @@ static double digest(const struct place *p, const void *from, int64_t first, int
 {
     double sum = 0, *x = malloc(sizeof *x * (size_t)(n + 1));
     if (!x || place_get(p, KCP_ACTV, x, from, n)) n = 0;
-    for (int64_t e = 0; e < n; e++)
-        sum += x[e] * number(9, first + e);
+    for (int64_t e = 0; e < n; e++) sum += x[e] * number(9, first + e);
     free(x);
     return sum;
 }
@@ -200,8 +195,7 @@ static double digest(const struct place *p, const void *from, int64_t first, int
 #ifdef KCP_WITH_CUDA
 static int place_wire(void *to, const void *from, size_t n, struct CUstream_st *stream)
 {
-    if (cudaStreamSynchronize(stream))
-        return KCP_CUDA;
+    if (cudaStreamSynchronize(stream)) return KCP_CUDA;
     return n && cudaMemcpy(to, from, n, cudaMemcpyDefault) ? KCP_CUDA : KCP_OK;
 }
 
@@ -226,23 +220,18 @@ static int place_ranks(struct place *p, int (*body)(struct kcp_comm *, void *),
 {
     struct kcp_comm *host = NULL, *gpu = NULL;
 #ifdef KCP_WITH_CUDA
-    if (!p->local && p->gpu)
-        return place_gpus(p, body, arg);
+    if (!p->local && p->gpu) return place_gpus(p, body, arg);
 #endif
-    if (!p->local)
-        return kcp_threads_run(p->R, body, arg, p->why, sizeof p->why);
+    if (!p->local) return kcp_threads_run(p->R, body, arg, p->why, sizeof p->why);
     int status = KCP_NA;
 #ifdef KCP_WITH_MPI
     status = kcp_mpi_world(&host, p->why, sizeof p->why);
 #endif
 #ifdef KCP_WITH_CUDA
-    if (!status && p->gpu && cudaSetDevice(p->local - 1))
-        status = KCP_CUDA;
-    if (!status && p->gpu)
-        status = kcp_nccl_over(&gpu, host, p->why, sizeof p->why);
+    if (!status && p->gpu && cudaSetDevice(p->local - 1)) status = KCP_CUDA;
+    if (!status && p->gpu) status = kcp_nccl_over(&gpu, host, p->why, sizeof p->why);
 #endif
-    if (!status)
-        status = body(gpu ? gpu : host, arg);
+    if (!status) status = body(gpu ? gpu : host, arg);
     if (gpu) gpu->free(gpu);
     if (host) host->free(host);
     return status;

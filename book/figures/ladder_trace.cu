@@ -1,5 +1,4 @@
 // ladder_trace.cu -- records when warps of chapter 17's last kernel wait and compute.
-//
 // Book: chapter 17, "Warps with roles".
 //
 //   nvcc -gencode arch=compute_90a,code=sm_90a -Iref -I. book/figures/ladder_trace.cu

@@ -1,5 +1,4 @@
 /* play.c -- the interactive figure of chapter 06: draws a plan and a survival curve.
- *
  * Book: chapter 06. Compiled to WebAssembly (book/compute.mk); play.js has the sliders.
  * The plan is that of kcp_plan_make. The curve is |M|_F / sqrt(K), where M is the map
  * from the start of sequence 1 to a token, computed token by token by ref_step. */

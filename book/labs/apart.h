@@ -1,5 +1,4 @@
 /* apart.h -- runs a student's code in a separate process and returns its results.
- *
  * Book: staff.md.  Used by: kcp-lab-check. */
 #ifndef KCP_LAB_APART_H
 #define KCP_LAB_APART_H

@@ -1,5 +1,4 @@
 /* block.c -- counts loads, copies in flight and products of a student's thread block.
- *
  * Book: staff.md.  Used by: make grade LAB=17_shared, 17_stages, 17_descriptor.
  * This file replaces ref/17_block.c in the student's object.
  * - Variant "sectors": the loads must fetch as many 32-byte sectors as w and kg have.

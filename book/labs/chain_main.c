@@ -1,5 +1,4 @@
 /* chain_main.c -- runs a student's exchange algorithm on threads; checks every state.
- *
  * Book: chapter 07, staff.md.  Used by: make grade LAB=07c, 07g, 07s.
  * kcp-lab-check chain|all_gather|scan ./lab.so ROW [TRIAL]. Maps are small integers, so
  * correct results are exact. The student's process has the maps but not the expected

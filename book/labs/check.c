@@ -1,5 +1,4 @@
 /* check.c -- the file of lab 07b: a student's check of a fold, S <- M_j S + h_j.
- *
  * Book: chapter 07, exercises.  Used by: make lab LAB=07b. */
 #include "kcp.h"
 
@@ -38,12 +37,10 @@ int lab_check(int (*merge)(void *args))
                 }
             memcpy(want, next, sizeof want);
         }
-        if (merge(&a))
-            return 0;
+        if (merge(&a)) return 0;
         for (int i = 0; i < K; i++)
             for (int v = 0; v < V; v++)
-                if (!(fabs(S[i][v] - want[i][v]) <= 1e-12))
-                    return 0;
+                if (!(fabs(S[i][v] - want[i][v]) <= 1e-12)) return 0;
     }
     return 1;
     //< check

@@ -1,5 +1,4 @@
 /* check_main.c -- runs a student's check on a correct or a wrong variant of a stage.
- *
  * Book: staff.md.  Used by: make grade LAB=07b, 09d.
  * kcp-lab-check ./lab.so STAGE NAME|./planted.so runs the check on one variant of the
  * stage. It exits with 0 if the check accepts a correct variant or rejects a wrong one.
@@ -54,8 +53,7 @@ int main(int argc, char **argv)
     }
     if (argc > 1 && !strcmp(argv[1], "plan")) return plan_main(argc - 1, argv + 1);
     for (int i = 0; argc > 1 && i < KCP_FORMS; i++)
-        if (!strcmp(argv[1], kcp_form_names[i]))
-            return chain_main(argc - 1, argv + 1);
+        if (!strcmp(argv[1], kcp_form_names[i])) return chain_main(argc - 1, argv + 1);
     const int here = argc == 4 && !strcmp(argv[1], "-") && lab_check;
     const int there = argc == 4 && strchr(argv[1], '/');
     const char *name = argc == 4 ? argv[3] : "";

@@ -1,5 +1,4 @@
 /* differences.c -- the file of lab 09d, which checks gradients by finite differences.
- *
  * Book: chapter 01, exercises.  Used by: make lab LAB=09d. */
 #include "kcp.h"
 

@@ -1,5 +1,4 @@
 /* fold.c -- runs the student's fold on blocks of columns, in rows whose pitch is not V.
- *
  * Book: staff.md.  Used by: the last row of 07_merge.lab.
  * This variant of stage 07 calls `apply` of the student's table lab_mapops as the
  * exchange algorithm `pipeline` does: for Vb columns of S from column v0 on.

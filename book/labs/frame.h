@@ -1,5 +1,4 @@
 /* frame.h -- prints a failure that a frame (a file that runs a student's code) finds.
- *
  * Book: staff.md.  Used by: {block,orders,threads,tree,warp}.c. */
 #ifndef KCP_LAB_FRAME_H
 #define KCP_LAB_FRAME_H

@@ -1,6 +1,5 @@
 #!/bin/sh
 # grade.sh -- prints the points of one lab and writes JSON; exits with 0 if no point is lost.
-#
 # Book: labs.md, staff.md.  Usage: make grade LAB=07 [SEED=n] [STAFF=file]
 # LAUNCH= is the command that starts the judge's ranks, e.g. "srun -n 4"; LIMIT= is the time
 # limit of a test in seconds. rows.sh has a function for each kind of row (test).

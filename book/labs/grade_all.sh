@@ -1,6 +1,5 @@
 #!/bin/sh
 # grade_all.sh -- grades a folder of submissions; writes a table and JSON.
-#
 # Book: staff.md.  Usage: make grade-all LAB=07 DIR=handed-in [JOBS=n] [STAFF=file]
 # Each DIR/NAME/07_merge.c or DIR/NAME.c is one submission. Results go to
 # DIR/.graded/LAB/NAME.{json,txt} and table.tsv. A result is reused if the file, the rows

@@ -1,6 +1,5 @@
 #!/bin/sh
 # lab.sh -- writes the student's file (the reference with a gap), unless the file exists.
-#
 # Book: labs.md.  Usage: make lab LAB=07 [STAFF=file]
 lab=$1 staff=$2 W=${LABWORK:-book/labs/work}
 get() { sed -n "s/^$1  *//p" "$lab" | head -1; }

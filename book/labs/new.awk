@@ -1,5 +1,4 @@
 # new.awk -- copies a reference without one region, which the student writes.
-#
 # Book: staff.md.
 # awk -f new.awk 07_merge.lab ../../ref/07_merge.c > work/07_merge.c
 #   -v edit=FILE   fills the gap with the region, edited by the sed script in FILE

@@ -1,5 +1,4 @@
 /* orders.c -- runs a kernel's roles (producer, consumers) and copies in random orders.
- *
  * Book: staff.md.  Used by: make grade LAB=17_roles.
  * This file replaces ref/17_block.c in the student's object. The variant "orders" runs
  * the kernel ten times. Each step runs a random role or completes a random copy. The

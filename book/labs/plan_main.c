@@ -1,5 +1,4 @@
 /* plan_main.c -- compares a student's plan with the library's, segment by segment.
- *
  * Book: chapter 06, staff.md.  Used by: make grade LAB=06_plan.
  * kcp-lab-check plan ./lab.so one|many|owners|canonical. The student's process computes
  * each plan and returns the segments; this process compares them with the library's.

@@ -1,5 +1,4 @@
 /* rendezvous.h -- makes each send between threads wait for the receiver, as over NCCL.
- *
  * Book: staff.md.  Used by: chain_main.c.
  * If two ranks send to each other before they receive, they deadlock over NCCL, but not
  * over threads, because threads buffer messages. With this file, a send waits until its

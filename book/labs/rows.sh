@@ -1,5 +1,4 @@
 # rows.sh -- functions that judge a row (a test) of a lab; grade.sh sources this file.
-#
 # Book: staff.md.
 # A student's file becomes dir/lab.so, which the judge loads into a separate process. The
 # verdict is the judge's exit status, whatever the student's process prints.

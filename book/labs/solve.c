@@ -1,5 +1,4 @@
 /* solve.c -- judges only the student's dv; the reference computes all other gradients.
- *
  * Book: staff.md.  Used by: the rows `dv alone` of 10_solve.lab.
  * This variant of stage 10 runs the student's code and keeps only dv = beta A^T dU.
  */

@@ -1,6 +1,5 @@
 #!/bin/sh
 # staff.sh -- prints a lab's `score`, `todo` and `twist` lines; fails if a line is bad.
-#
 # Book: staff.md.  Usage: staff.sh FILE LAB.
 file=$1 id=$2
 [ -f "$file" ] || { echo "STAFF=$file: found no such file" >&2; exit 2; }

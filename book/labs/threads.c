@@ -1,5 +1,4 @@
 /* threads.c -- runs the threads of the student's kernel one at a time.
- *
  * Book: staff.md.  Used by: make grade LAB=17_thread.
  * This file replaces ref/17_block.c in the student's object. The variant "alone" runs
  * the threads of all blocks in random order. A thread may write only its own column.

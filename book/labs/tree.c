@@ -1,5 +1,4 @@
 /* tree.c -- runs a student's tree scan in chapter 15's program; counts its products.
- *
  * Book: staff.md.  Used by: make grade LAB=15_blelloch.
  * One variant of stage 15 runs the whole program with the tree in each tile. Two others
  * run the tree on names instead of maps: one counts all products, the other counts the

@@ -1,6 +1,5 @@
 #!/bin/sh
 # try.sh -- grades five submissions per lab: one empty, three wrong, one right.
-#
 # Book: staff.md.  Usage: try.sh BUILD, or make try LAB=07.  The right answer is the region
 # that was cut out of the source. The wrong answers are edits of that region ("wrong" lines
 # of the lab file). Files in book/labs/work are not changed. At most JOBS (default 2)

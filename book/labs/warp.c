@@ -1,5 +1,4 @@
 /* warp.c -- counts the products and the reads of shared memory of a student's warp.
- *
  * Book: staff.md.  Used by: make grade LAB=17_products, 17_ldmatrix.
  * This file replaces ref/17_warp.c in the student's object. The variant "products"
  * counts mma. If a chunk has fewer mma than its tokens need, a product did not call

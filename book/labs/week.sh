@@ -1,6 +1,5 @@
 #!/bin/sh
 # week.sh -- writes or grades the steps of one of eight labs; prints the sum of points.
-#
 # Book: labs.md.  Usage: make lab LAB=1, make grade LAB=1.
 # The exit status is 0 if no step loses a point. A step without a file loses all points.
 what=$1 week=$2 staff=$3 B=${B:-build} W=${LABWORK:-book/labs/work}

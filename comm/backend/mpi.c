@@ -1,5 +1,4 @@
 /* mpi.c -- communicator over MPI: one process per rank, and messages in host memory.
- *
  * Book: chapter 20.
  *
  * A call posts send and receive requests, and polls them until all are complete.

@@ -1,5 +1,4 @@
 /* mpi_launch.c -- detects an MPI launcher and reads this process's rank from MPI.
- *
  * Book: chapter 20.
  *
  * In a build without MPI, kcp_mpi_start fails if a launcher started R > 1 processes. */

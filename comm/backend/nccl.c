@@ -1,5 +1,4 @@
 /* nccl.c -- communicator over NCCL with one GPU per rank: creation, failure and end.
- *
  * Book: chapter 20.
  *
  * NCCL's unique id is sent through a file or over `host`, a communicator that needs no

@@ -1,5 +1,4 @@
 /* nccl.h -- NCCL's functions, loaded at run time, and the data of a rank.
- *
  * Book: chapter 20.
  *
  * The first communicator opens libnccl, so that a program can start without libnccl. If

@@ -1,5 +1,4 @@
 /* nccl_calls.c -- send, recv, all_gather, group and barrier over NCCL, with a timeout.
- *
  * Book: chapter 20.
  *
  * A communicator that this library made is non-blocking: a call returns at once, and

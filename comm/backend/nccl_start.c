@@ -1,6 +1,5 @@
 /* nccl_start.c -- loads libnccl, sends NCCL's id through a file, and runs R ranks as
  * threads.
- *
  * Book: chapter 20. */
 #include "kcp.h"
 

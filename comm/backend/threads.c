@@ -1,5 +1,4 @@
 /* threads.c -- ranks as threads of this process, each with its own struct kcp_comm.
- *
  * Book: chapter 07.
  *
  * The run fails if a rank calls fail(), if `body` returns an error, if a rank waits for

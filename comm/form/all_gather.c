@@ -1,6 +1,5 @@
 /* all_gather.c -- each rank gathers the maps of all ranks and computes its states
  * from the maps.
- *
  * Book: chapter 07.
  *
  * One collective gathers the maps S -> M S + h (S: state). Time (see chapter 07):

@@ -1,5 +1,4 @@
 /* chain.c -- each rank receives a state S, applies its map to S and sends the result.
- *
  * Book: chapter 07.
  * Time (symbols in chapter 07): t_sum + (R-1) * (a + B/bw) + (R-2) * t_MS + t_main. */
 #include "exchange.h"

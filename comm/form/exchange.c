@@ -1,5 +1,4 @@
 /* exchange.c -- computes the state at the start of every segment from the maps.
- *
  * Book: chapter 07. */
 #include "exchange.h"
 

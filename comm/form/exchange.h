@@ -1,5 +1,4 @@
 /* exchange.h -- a rank's segments, in the order in which a pass applies their maps.
- *
  * Book: chapter 07.
  *
  * Each segment has a map of the state S. Forward applies S -> M S + h in token order.

@@ -1,6 +1,5 @@
 /* pipeline.c -- the chain (chain.c) in blocks of columns: a rank sends one block while
  * the rank receives the next block.
- *
  * Book: chapter 07.
  *
  * Columns of the state are independent, so the result has the same bits as that of

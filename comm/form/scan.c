@@ -1,5 +1,4 @@
 /* scan.c -- a parallel prefix scan of the maps of R ranks in log2 R steps, not R - 1.
- *
  * Book: chapter 07.
  *
  * A visit is a run of adjacent segments of one sequence on one rank. The map of visit

@@ -1,5 +1,4 @@
 /* blocks.c -- allocates and reuses memory of the calling thread's GPU.
- *
  * Book: CONTRIBUTING.md, "How the judge works".
  *
  * cudaMalloc and cudaFree hold a lock that concurrent processes wait for. Therefore

@@ -1,5 +1,4 @@
 /* launch.c -- computes how the kernels of chapter 18 are launched for a call.
- *
  * Book: chapter 18b, "Few heads". */
 #include "moves.h"
 #include "split.h"

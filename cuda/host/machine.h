@@ -1,5 +1,4 @@
 /* machine.h -- measured times, from which split.h computes where to cut a sequence.
- *
  * Book: chapter 18b, "Few heads".
  *
  * The times were measured on one H200 (sm_90a, CUDA 13.0), with chunks of 64 tokens and

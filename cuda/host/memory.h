@@ -1,5 +1,4 @@
 /* memory.h -- arrays of a trial or of kcp-run: in host memory or in GPU memory.
- *
  * Book: CONTRIBUTING.md, "How the judge works". */
 #ifndef KCP_MEMORY_H
 #define KCP_MEMORY_H

@@ -1,6 +1,5 @@
 /* split.h -- computes where a rank cuts segments, so that a call with few heads fills a
  * GPU.
- *
  * Book: chapter 18b, "Few heads".
  *
  * A strip is a part of a segment. A chunk has C tokens. One rule computes the length of

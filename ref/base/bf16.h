@@ -1,5 +1,4 @@
 /* bf16.h -- converts numbers to and from the bits of a bfloat16 or a float16.
- *
  * Book: chapter 19. */
 #ifndef KCP_BASE_BF16_H
 #define KCP_BASE_BF16_H

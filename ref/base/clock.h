@@ -1,6 +1,4 @@
-/* clock.h -- the clock of programs, the judge and communicators' time limits.
- *
- * Book: none. */
+/* clock.h -- the clock of programs, the judge and communicators' time limits. */
 #ifndef KCP_BASE_CLOCK_H
 #define KCP_BASE_CLOCK_H
 

@@ -1,5 +1,4 @@
 /* npy.h -- reads and writes .npy files, NumPy's format for arrays.
- *
  * Book: chapter 00 (the arrays of kcp-run and of kcp-check --emit).
  *
  * npy_read accepts format versions 1.0 to 3.0, and little-endian f8, f4, f2, i8, i4 and

@@ -1,5 +1,4 @@
 /* npy_head.c -- parses the header of a .npy file, which is untrusted input.
- *
  * Book: chapter 00.
  *
  *     "\x93NUMPY" major minor length  {'descr': '<f8', 'fortran_order': False,

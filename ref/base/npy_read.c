@@ -1,5 +1,4 @@
 /* npy_read.c -- reads the data of .npy files into double and int64_t.
- *
  * Book: chapter 00. */
 #include "npy.h"
 #include "bf16.h"

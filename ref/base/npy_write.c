@@ -1,5 +1,4 @@
 /* npy_write.c -- writes .npy files from double and int64_t.
- *
  * Book: chapter 00. */
 #include "npy.h"
 

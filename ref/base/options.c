@@ -1,5 +1,4 @@
 /* options.c -- parses the command line, and starts and ends programs.
- *
  * Book: CONTRIBUTING.md. */
 #include "options.h"
 #include "kcp.h"

@@ -1,5 +1,4 @@
 /* options.h -- parses the command line, and starts and ends programs.
- *
  * Book: CONTRIBUTING.md.
  *
  * Options are "--name value" or "--name=value". Names cannot be abbreviated. Every

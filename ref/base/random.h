@@ -1,5 +1,4 @@
 /* random.h -- random numbers for tests, kcp-text and the book's programs.
- *
  * Book: field notes "Inputs are part of the proof".
  *
  * The generator is splitmix64, which hashes a counter. A seed gives the same numbers on

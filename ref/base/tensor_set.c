@@ -1,5 +1,4 @@
 /* tensor_set.c -- allocates and converts the tensors of references.
- *
  * Book: CONTRIBUTING.md, "How the judge works". */
 #include "tensor_set.h"
 #include "bf16.h"

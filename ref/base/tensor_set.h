@@ -1,5 +1,4 @@
 /* tensor_set.h -- sets of named tensors, for the judge and kcp-run.
- *
  * Book: CONTRIBUTING.md, "How the judge works". */
 #ifndef KCP_TENSOR_SET_H
 #define KCP_TENSOR_SET_H

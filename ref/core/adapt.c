@@ -1,5 +1,4 @@
 /* adapt.c -- the call that runs for a call whose sizes or type no fast kernel takes.
- *
  * Book: chapter 18.
  *
  * Columns of a state do not depend on one another, so a value head of V = 128 m columns

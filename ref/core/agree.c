@@ -1,5 +1,4 @@
 /* agree.c -- compares the calls of all ranks before the first exchange.
- *
  * Book: chapter 20.
  *
  * Each rank sends one row of numbers: its sizes and options, and a digest of its plan.

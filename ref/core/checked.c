@@ -1,5 +1,4 @@
 /* checked.c -- checks the arguments of a call before a stage uses them.
- *
  * Book: chapter 20.
  *
  * A stage's table of fields (stages/NN.def) lists the arrays with shapes, passes and

@@ -1,6 +1,5 @@
 /* fields.c -- ranges of sizes and options, sizes of a stage's arrays, and the arrays
  * that a call uses.
- *
  * Book: chapter 00. */
 #include "checked.h"
 

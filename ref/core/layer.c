@@ -1,6 +1,5 @@
 /* layer.c -- runs a layer from an application: chooses kernels, sizes buffers, checks
  * calls.
- *
  * Book: chapter 08.
  *
  * For each stage, a layer names a kernel of the table of paths. A call searches the

@@ -1,5 +1,4 @@
 /* paths.c -- finds the first row of paths.def that supports a call.
- *
  * Book: chapter 08, "Paths".
  *
  * A row's condition is C code, which function `holds` evaluates and kcp-check --paths

@@ -1,5 +1,4 @@
 /* paths.h -- selects the kernel of a call by a query of the rows of paths.def.
- *
  * Book: chapter 08, "Paths".
  *
  * A row has a kernel's name instead of a pointer to the kernel, so that ref/ does not

@@ -1,5 +1,4 @@
 /* plain.c -- returns whether calls with given options run a plain path, and why.
- *
  * Book: chapter 08, "Paths".
  *
  * A plain path is a program of stages, which takes many times as long as a kernel of

@@ -1,5 +1,4 @@
 /* records.h -- the records of the saved block of format "steps".
- *
  * Book: chapter 18c. */
 #ifndef KCP_RECORDS_H
 #define KCP_RECORDS_H

@@ -1,5 +1,4 @@
 /* registry.c -- the tables of stages and of models, and the names of exchange forms.
- *
  * Book: chapter 00. */
 #include "moves.h"
 #include "ref.h"

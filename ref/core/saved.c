@@ -1,5 +1,4 @@
 /* saved.c -- the block that forward saves for backward: a header, then tensors.
- *
  * Book: chapter 12.
  *
  * saved.def lists the tensors of each format. A reader checks the format in the block's

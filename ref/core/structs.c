@@ -1,7 +1,5 @@
 /* structs.c -- tables of the public structs' memory layouts, for other languages.
  *
- * Book: none.
- *
  * A binding that reads these tables needs no copy of the headers, so the binding cannot
  * become outdated. The compiler rejects a misspelt name, because the macros below use
  * names as C tokens. */

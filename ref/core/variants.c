@@ -1,5 +1,4 @@
 /* variants.c -- lists the variants of this program, which the linker collects.
- *
  * Book: CONTRIBUTING.md, "Adding".
  *
  * kcp_variants returns copies of the records. A copy's run() first checks the call

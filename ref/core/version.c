@@ -1,5 +1,4 @@
 /* version.c -- the version of KCP.
- *
  * Book: README.md. */
 #include "kcp.h"
 

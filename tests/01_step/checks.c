@@ -1,6 +1,5 @@
 /* checks.c -- compares the recurrence with dense matrix products, and gradients with
  * complex-step derivatives.
- *
  * Book: chapter 01.
  * The derivative Im(loss(x + i eps)) / eps needs no subtraction, so it has full
  * precision at eps = 1e-30. loss_of computes S_t = A_t S_{t-1} + B_t with a dense

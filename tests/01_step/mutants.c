@@ -1,5 +1,4 @@
 /* mutants.c -- computes the recurrence with one deliberate error per flag.
- *
  * Book: chapter 01, appendix A.
  * The code is a copy of the reference, because mutants must not call it. For brevity,
  * the backward pass stores the state of every token.

@@ -1,5 +1,4 @@
 /* checks.c -- compares norm, gate, beta and their gradients with complex arithmetic.
- *
  * Book: chapter 02.
  * The derivative Im(loss(x + i eps)) / eps of loss = <d, output> needs no subtraction,
  * so it has full precision at eps = 1e-30. */

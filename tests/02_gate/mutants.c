@@ -1,5 +1,4 @@
 /* mutants.c -- computes norm, gate and beta with one deliberate error per flag.
- *
  * Book: chapter 02, appendix A.
  * The code is a copy of the reference, because mutants must not call it.
  */

@@ -1,5 +1,4 @@
 /* batch.h -- makes a small batch, and runs chapters 02 to 05 and 09 to 11 on it.
- *
  * Book: chapters 03 to 05, 10, 11, 17.
  *
  * The batch has four stretches (runs of tokens), of 2C + C/2 + 1, 1, C and 4C - 1

@@ -1,5 +1,4 @@
 /* checks.c -- checks that a chunk's WY form is the product of the tokens' affine maps.
- *
  * Book: chapter 03. */
 #include "batch.h"
 

@@ -1,5 +1,4 @@
 /* mutants.c -- computes the WY form with one deliberate error per flag.
- *
  * Book: chapter 03, appendix A.
  * The code is a copy of the reference, because mutants must not call it.
  */

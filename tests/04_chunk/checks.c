@@ -1,5 +1,4 @@
 /* checks.c -- compares the outputs and states of the chunked form with the recurrence.
- *
  * Book: chapter 04. */
 #include "tests/03_wy/batch.h"
 

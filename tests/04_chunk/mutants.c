@@ -1,5 +1,4 @@
 /* mutants.c -- computes states and outputs with one deliberate error per flag.
- *
  * Book: chapter 04, appendix A.
  * The code is a copy of the reference, because mutants must not call it.
  */

@@ -1,5 +1,4 @@
 /* checks.c -- checks the affine map S -> M S + h_ext of a stretch (a run of tokens).
- *
  * Book: chapter 05. */
 #include "tests/03_wy/batch.h"
 

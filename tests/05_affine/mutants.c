@@ -1,5 +1,4 @@
 /* mutants.c -- computes a segment's affine map with one deliberate error per flag.
- *
  * Book: chapter 05, appendix A.
  * Unlike the reference, the code computes M as a product of the chunks' K x K
  * matrices. */

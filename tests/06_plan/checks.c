@@ -1,5 +1,4 @@
 /* checks.c -- checks the plans of all small batches with all cuts and owners.
- *
  * Book: chapter 06.
  * The oracle, find_tokens, finds each token's rank and whether it begins a segment. */
 #include "plan_case.h"

@@ -1,5 +1,4 @@
 /* plan_case.h -- defines the cases of the brute-force check of plans.
- *
  * Book: chapter 06. */
 #ifndef KCP_TEST_PLAN_H
 #define KCP_TEST_PLAN_H

@@ -1,5 +1,4 @@
 /* refresh.c -- checks that kcp_plan_refresh accepts only a plan with the old sizes.
- *
  * Book: chapter 06, "The next batch". */
 #include "plan_case.h"
 #include "tests/made_call.h"

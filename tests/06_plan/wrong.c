@@ -1,5 +1,4 @@
 /* wrong.c -- checks that invalid arguments and wrong plans are rejected.
- *
  * Book: chapter 06.
  * Each wrong plan has one change, which a bug in kcp_plan_make might cause. */
 #include "plan_case.h"

@@ -1,5 +1,4 @@
 /* checks.c -- checks every exchange algorithm (form): its states must be exact.
- *
  * Book: chapter 07.
  *
  * Maps have small integers as entries, so that all sums are exact and results can be

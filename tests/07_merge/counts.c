@@ -1,5 +1,4 @@
 /* counts.c -- counts the matrix products and sent bytes of the all-gather exchange.
- *
  * Book: chapter 07.
  * Ranks are threads, so each thread-local counter belongs to one rank. */
 #include "folded.h"

@@ -1,5 +1,4 @@
 /* exchange.c -- runs random exchanges of all algorithms on threads, processes or GPUs.
- *
  * Book: chapter 07.
  *
  * Maps contain small integers, so that sums are exact in fp32 and double on every

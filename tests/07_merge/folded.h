@@ -1,5 +1,4 @@
 /* folded.h -- draws a plan's maps, computes the expected states and runs the exchange.
- *
  * Book: chapter 07. */
 #ifndef KCP_TEST_MERGE_H
 #define KCP_TEST_MERGE_H

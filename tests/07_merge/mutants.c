@@ -1,5 +1,4 @@
 /* mutants.c -- merges maps into a state with one deliberate error per flag.
- *
  * Book: chapter 07.
  * The code is a copy of the reference, because mutants must not call it.
  */

@@ -1,5 +1,4 @@
 /* wrong.c -- checks that errors name the failing rank and that wrong results are found.
- *
  * Book: chapter 07. */
 #include "folded.h"
 #include "base/clock.h"

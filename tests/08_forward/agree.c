@@ -1,5 +1,4 @@
 /* agree.c -- ranks with different calls must return KCP_MISMATCH before they send.
- *
  * Book: chapter 20. */
 #include "tests/judge/judge.h"
 #include "tests/made_call.h"

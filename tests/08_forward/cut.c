@@ -1,5 +1,4 @@
 /* cut.c -- computes a rank's map and applies other ranks' maps, with deliberate errors.
- *
  * Book: chapter 08. */
 #include "wrong.h"
 

@@ -1,5 +1,4 @@
 /* graph.c -- checks that a layer's CUDA graph gives the same bits as a direct call.
- *
  * Book: chapters 08 and 13.
  *
  * A call that runs cudaMalloc or makes the host wait cannot be captured. A successful

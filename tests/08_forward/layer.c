@@ -1,5 +1,4 @@
 /* layer.c -- compares the functions of layer.h with direct calls of the references.
- *
  * Book: chapter 08. */
 #include "ref/core/paths.h"
 #include "tests/judge/trial.h"

@@ -1,5 +1,4 @@
 /* many_heads.c -- checks kernels on tensors of more than 2^31 numbers.
- *
  * Book: CONTRIBUTING.md, "How the judge works".
  *
  * The references are too slow for so many numbers. But heads are independent, so the

@@ -1,5 +1,4 @@
 /* mutants.c -- computes forward on several ranks with one deliberate error per flag.
- *
  * Book: chapter 08.
  * The code is a second implementation of forward. It ignores the exchange form and
  * always gathers one map per rank. Inside a rank, it calls the references of chapters

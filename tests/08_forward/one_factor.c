@@ -1,5 +1,4 @@
 /* one_factor.c -- computes forward, but a decay factor between steps underflows to 0.
- *
  * Book: chapter 18.
  * The kernel works in steps of 32 rows and stores the state times 2^a, where a is
  * the sum of a step's log2 decays up to row 15. For the next step the kernel

@@ -1,6 +1,5 @@
 /* owners.c -- runs forward and backward with the segments of a plan linked in a wrong
  * order.
- *
  * Book: chapter 06.
  * The mutants call the reference. The wrong orders imitate mistakes that are likely
  * if a rank owns several ranges. For example, a shard is treated as one run of

@@ -1,5 +1,4 @@
 /* paths.c -- checks the table of paths, which selects the kernels of a call.
- *
  * Book: chapter 08, "Paths". */
 #include "tests/judge/paths.h"
 #include "tests/judge/trial.h"

@@ -1,5 +1,4 @@
 /* plain.c -- checks which calls are said to run a plain path, and the reason.
- *
  * Book: chapter 08, "Paths". */
 #include "core/paths.h"
 #include "tests/judge/judge.h"

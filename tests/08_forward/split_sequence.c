@@ -1,5 +1,4 @@
 /* split_sequence.c -- checks how segments are cut into strips (parts) to use all SMs.
- *
  * Book: chapter 18. */
 #include "cuda/host/split.h"
 #include "tests/judge/judge.h"

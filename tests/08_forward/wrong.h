@@ -1,5 +1,4 @@
 /* wrong.h -- declares a second version of forward, with errors selected by flags.
- *
  * Book: chapter 08. */
 #ifndef KCP_08_FORWARD_WRONG_H
 #define KCP_08_FORWARD_WRONG_H

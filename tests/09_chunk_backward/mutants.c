@@ -1,5 +1,4 @@
 /* mutants.c -- computes the gradients of chapter 09 with one deliberate error per flag.
- *
  * Book: chapter 09.
  * The code is a copy of the reference, because mutants must not call it. */
 #include "kcp.h"

@@ -1,5 +1,4 @@
 /* checks.c -- compares chapter 10's gradients with the adjoint of the token recurrence.
- *
  * Book: chapter 10.
  * At gate -50, dg is 1e-22 times a typical gradient. If dg were a difference of larger
  * terms, rounding errors would therefore exceed dg.

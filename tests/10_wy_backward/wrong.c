@@ -1,5 +1,4 @@
 /* wrong.c -- defines two more mutants of chapter 10.
- *
  * Book: chapter 10.
  * Each mutant calls the reference, then adds an error to the result. */
 #include "ref.h"

@@ -1,5 +1,4 @@
 /* checks.c -- checks that M^T maps gradients dS if M maps states S.
- *
  * Book: chapter 11. */
 #include "tests/03_wy/batch.h"
 

@@ -1,5 +1,4 @@
 /* mutants.c -- computes the maps of chapter 11 with one deliberate error per flag.
- *
  * Book: chapter 11.
  * The code is a copy of the reference, because mutants must not call it.
  */

@@ -1,5 +1,4 @@
 /* checks.c -- checks sizes of forward's saved tensors, and which calls may read them.
- *
  * Book: chapter 12. */
 #include "tests/judge/judge.h"
 #include "core/paths.h"

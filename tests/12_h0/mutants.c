@@ -1,5 +1,4 @@
 /* mutants.c -- saves and restores initial states with one deliberate error per flag.
- *
  * Book: chapter 12. */
 #include "kcp.h"
 

@@ -1,5 +1,4 @@
 /* block.c -- reads tensors saved by forward (saved block) instead of recomputing them.
- *
  * Book: chapter 12, "What each mode keeps".
  *
  * Variant twin_modes is correct. It reads A and Aqk from the block and, in mode

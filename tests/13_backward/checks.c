@@ -1,5 +1,4 @@
 /* checks.c -- compares results for all cuts, exchange algorithms and save modes.
- *
  * Book: chapters 12 and 13.
  *
  * The batch has six sequences (two empty, one of one token), h0, dht, softplus gates,

@@ -1,5 +1,4 @@
 /* cut.c -- recomputes forward's tensors and exchanges maps, with deliberate errors.
- *
  * Book: chapter 13. */
 #include "wrong.h"
 #include "tests/judge/judge.h"

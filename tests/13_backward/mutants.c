@@ -1,5 +1,4 @@
 /* mutants.c -- computes backward with one deliberate error in the use of stages.
- *
  * Book: chapter 13.
  * The code is a copy of ref_backward. The code calls the stages' references, or
  * mutants of chapters 04 and 09 to 11. The exchange sends each map to all ranks. */

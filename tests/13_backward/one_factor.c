@@ -1,5 +1,4 @@
 /* one_factor.c -- computes backward, but a decay factor between steps underflows to 0.
- *
  * Book: chapter 18c, "One kernel".
  * The mutant imitates a kernel that computes steps of 32 rows from last to first. The
  * kernel stores X = 2^(E - a) dS for dS at a step's end. E is the sum of the step's

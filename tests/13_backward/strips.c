@@ -1,6 +1,5 @@
 /* strips.c -- cuts one rank's sequences into parts (strips), as kernels do for few
  * heads.
- *
  * Book: chapter 18b, "Few heads".
  * A plan for one rank has the strips as segments. The state at the start of a strip
  * comes from forward. Mutants combine maps wrongly, read a wrong state or omit dht. */

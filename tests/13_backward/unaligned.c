@@ -1,5 +1,4 @@
 /* unaligned.c -- checks the fast backward on arrays that are not aligned to 16 bytes.
- *
  * Book: chapter 18c. */
 #include "checked.h"
 #include "tests/judge/trial.h"

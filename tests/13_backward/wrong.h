@@ -1,5 +1,4 @@
 /* wrong.h -- declares a second version of backward, with errors selected by flags.
- *
  * Book: chapter 13. */
 #ifndef KCP_13_BACKWARD_WRONG_H
 #define KCP_13_BACKWARD_WRONG_H

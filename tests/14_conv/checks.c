@@ -1,6 +1,5 @@
 /* checks.c -- compares the convolution with an oracle, its gradients with finite
  * differences, and the bytes between ranks with a count row by row.
- *
  * Book: chapter 14.
  * The oracle uses neither the plan nor ranks. */
 #include "tests/judge/trial.h"

@@ -1,5 +1,4 @@
 /* mutants.c -- computes the convolution over ranks with one deliberate error per flag.
- *
  * Book: chapter 14.  Variant `twin` has no flag and must pass. Each rank gathers all
  * rows, so that all errors are in index arithmetic and none in messages. */
 #include "tests/judge/judge.h"

@@ -1,5 +1,4 @@
 /* sum_pieces.c -- checks kcp_segment_sum for rows so long that they are sent in pieces.
- *
  * Book: chapters 13 and 14. */
 #include "tests/judge/judge.h"
 

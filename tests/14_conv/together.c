@@ -1,6 +1,5 @@
 /* together.c -- compares kcp_layer_convs, which runs several convolutions, with single
  * calls.
- *
  * Book: chapter 14. */
 #include "checked.h"
 #include "tests/judge/trial.h"

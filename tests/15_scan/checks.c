@@ -1,6 +1,5 @@
 /* checks.c -- checks Spike-KDA: gradients agree with finite differences, all cuts
  * agree, Spike-KDA without masks equals KDA, and a scan needs little memory.
- *
  * Book: chapter 15.
  *
  * The batch has six sequences (two empty, one of one token), long runs of dropped

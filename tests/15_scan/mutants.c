@@ -1,5 +1,4 @@
 /* mutants.c -- computes Spike-KDA with one error per flag, and correctly without flag.
- *
  * Book: chapter 15.
  *
  * Each rank gathers the whole batch, computes all tokens and keeps its own rows. Flags

@@ -1,5 +1,4 @@
 /* mutants.h -- gathers the whole batch on each rank, for mutants of Spike-KDA.
- *
  * Book: chapter 15. */
 #ifndef KCP_15_SCAN_MUTANTS_H
 #define KCP_15_SCAN_MUTANTS_H

@@ -1,5 +1,4 @@
 /* wrong.c -- calls the reference's scan with one wrong map operation or argument.
- *
  * Book: chapter 15.
  * The scan composes and applies maps through struct kcp_mapops. Wrong map operations
  * therefore test whether the judge finds errors in the order of maps, in h and in M.

@@ -1,5 +1,4 @@
 /* checks.c -- checks gradients by finite differences, and that all cuts agree.
- *
  * Book: chapter 16. */
 #include "run.h"
 

@@ -1,5 +1,4 @@
 /* compose_mutants.c -- composes or applies the maps of ranks with deliberate errors.
- *
  * Book: chapters 07, 16.
  *
  * Exchange algorithm `scan` composes maps. The other algorithms apply maps. Variants

@@ -1,5 +1,4 @@
 /* dplr_mutants.c -- computes DPLR with one error per flag, and correctly without flag.
- *
  * Book: chapter 16. */
 #include "mutants.h"
 

@@ -1,5 +1,4 @@
 /* gdn2_mutants.c -- computes GDN-2 with one error per flag, and correctly without flag.
- *
  * Book: chapter 16. */
 #include "mutants.h"
 

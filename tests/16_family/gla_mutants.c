@@ -1,5 +1,4 @@
 /* gla_mutants.c -- computes GLA with one error per flag, and correctly without flag.
- *
  * Book: chapter 16. */
 #include "mutants.h"
 #include <stdlib.h>

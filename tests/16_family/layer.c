@@ -1,5 +1,4 @@
 /* layer.c -- compares the functions of layer.h with the references of chapters 15, 16.
- *
  * Book: chapter 16. */
 #include "run.h"
 

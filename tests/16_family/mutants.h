@@ -1,5 +1,4 @@
 /* mutants.h -- repeats the functions of 16_form.c, with errors selected by flags.
- *
  * Book: chapter 16.
  *
  * Ranks are threads, so `flags` is thread-local.

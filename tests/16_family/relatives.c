@@ -1,5 +1,4 @@
 /* relatives.c -- checks that two models agree if one is a special case of the other.
- *
  * Book: chapter 16.
  * Chapter 01, which shares no code with chapter 16, computes KDA's expected results. */
 #include "run.h"

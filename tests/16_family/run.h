@@ -1,5 +1,4 @@
 /* run.h -- defines chapter 16's batch, and runs calls that save initial states.
- *
  * Book: chapter 16.
  *
  * The batch has six sequences (two empty, one of one token), h0, dht, two value heads

@@ -1,5 +1,4 @@
 /* wire.c -- counts the bytes of sent maps. GLA's maps have only the diagonal of M.
- *
  * Book: chapter 16, "Communication". */
 #include "run.h"
 

@@ -1,6 +1,5 @@
 /* checks.c -- compares chapter 17's reference with chapter 04, and emulated
  * instructions with the PTX manual.
- *
  * Book: chapter 17. */
 #include "ref/17_block.h"
 #include "tests/03_wy/batch.h"

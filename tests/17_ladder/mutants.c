@@ -1,5 +1,4 @@
 /* mutants.c -- computes v_new and the state with one deliberate error per flag.
- *
  * Book: chapter 17.
  * The code is a copy of the reference with errors that a GPU kernel could also have.
  */

@@ -1,5 +1,4 @@
 /* checks.c -- recomputes bytes and operations of chapter 18's bounds, and strip costs.
- *
  * Book: chapter 18.  A strip is a part of a segment. */
 #include "cuda/host/split.h"
 #include "tests/judge/judge.h"

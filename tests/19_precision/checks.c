@@ -1,5 +1,4 @@
 /* checks.c -- checks how chapter 19's emulated formats round numbers.
- *
  * Book: chapter 19. */
 #include "rounding.h"
 #include "base/bf16.h"

@@ -1,5 +1,4 @@
 /* rounding.h -- applies a chunk to [h | M] in the number formats of a tensor core.
- *
  * Book: chapter 19.
  * A unit rounds factors to a number format and adds in float; BF16 also rounds X. */
 #ifndef BOOK_ROUNDING_H

@@ -1,5 +1,4 @@
 /* bound.c -- checks chapter 20's bound on |M|, and that bounds with a mistake fail.
- *
  * Book: chapter 20, eq:cut.
  *
  * |M x| / |x| after some steps x <- M^T M x is a lower bound of |M|_2. */

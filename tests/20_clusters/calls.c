@@ -1,5 +1,4 @@
 /* calls.c -- checks that wrong C calls are rejected with an error that names the field.
- *
  * Book: chapter 20. */
 #include "tests/judge/judge.h"
 #include "tests/made_call.h"

@@ -1,5 +1,4 @@
 /* checks.c -- compares the simulated exchange with formulas of chapters 07 and 20.
- *
  * Book: chapter 20. */
 #include "model.h"
 #include "tests/judge/judge.h"

@@ -1,5 +1,4 @@
 /* lost_gpu.c -- on GPUs, kills or stops one rank, or gives one rank an NCCL error.
- *
  * Book: chapter 20.
  *
  * Ranks are processes with a GPU each. Rank 1 is lost during random exchanges. Every

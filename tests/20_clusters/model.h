@@ -1,5 +1,4 @@
 /* model.h -- simulates the events of an exchange, rank by rank.
- *
  * Book: chapter 20.
  * Every assumption is a constant below and is printed with the results. */
 #ifndef BOOK_MODEL_H

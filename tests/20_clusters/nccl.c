@@ -1,5 +1,4 @@
 /* nccl.c -- checks a caller's NCCL communicator and split communicators, on GPUs.
- *
  * Book: chapter 20.
  *
  * Ranks are threads with a GPU each, or the processes of a launcher. The test checks

@@ -1,6 +1,5 @@
 /* nulls.c -- calls each function of the installed headers with NULL and with
  * numbers such as -1.
- *
  * Book: chapter 20.
  *
  * Functions get NULL for objects and results, and 0, -1, 1, 99 and 2^31 - 1 as ranks

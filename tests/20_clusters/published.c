@@ -1,5 +1,4 @@
 /* published.c -- mistakes of other projects that the projects' own tests accepted.
- *
  * Book: chapter 20, "What a test of context parallelism must contain".
  * Each mutant imitates a mistake that has a number in public. The check judges every
  * mutant on two cases: one that must show the mistake, and one of the kind that the

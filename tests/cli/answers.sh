@@ -1,6 +1,5 @@
 #!/bin/sh
 # answers.sh -- checks that every exercise has an answer, and that no number is missing.
-#
 # Book: every chapter's exercises. book/data/answers.txt has the numbers.
 cd "$(dirname "$0")/../.." || exit 2
 lost=$({

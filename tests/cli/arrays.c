@@ -1,7 +1,5 @@
 /* arrays.c -- makes and compares .npy files for tests of the command line.
  *
- * Book: none.
- *
  *     arrays layer DIR T N H HV K V kda|gdn raw|free seed   the layer's inputs
  *     arrays fill FILE f8|f4|i8|i4 3,4 x                    one number everywhere
  *     arrays poke FILE element x                            one element changed

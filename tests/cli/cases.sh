@@ -1,6 +1,5 @@
 #!/bin/sh
 # cases.sh -- runs the rows of cases.tsv and checks exit statuses and messages.
-#
 # Book: chapter 20.
 # Usage: cases.sh BUILD [PROGRAM]: runs the rows of PROGRAM, by default of all programs.
 #

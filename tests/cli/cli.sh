@@ -1,7 +1,6 @@
 #!/bin/sh
 # cli.sh -- checks uses of kcp-check that need several command lines: the table of paths,
 # cases written and judged again, variants and references from shared objects.
-#
 # Book: CONTRIBUTING.md.
 # Usage: cli.sh BUILD.
 . "$(dirname "$0")/run_common.sh"

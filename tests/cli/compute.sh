@@ -2,7 +2,6 @@
 # compute.sh -- drives the book's page "compute" in a browser: results on all forms, every
 # mutant predicted wrongly and rightly, wrong choices; then checks its layout, and that
 # chapter 06's interactive figure shows its plan.
-#
 # Book: page "compute".
 cd "$(dirname "$0")/../.." || exit 2
 d=build/book

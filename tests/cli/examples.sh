@@ -1,6 +1,5 @@
 #!/bin/sh
 # examples.sh -- checks that the examples print the same numbers on any number of ranks.
-#
 # Book: chapters 08 and 13.
 # Usage: examples.sh BUILD.
 B=${1:-build}

@@ -2,7 +2,6 @@
 # flashinfer.sh -- checks FlashInfer-Trace files: a correct solution must pass, a wrong
 # solution must fail, and a solution that cannot run must give one line. If flashinfer-bench
 # is installed, its reader must accept the files.
-#
 # Book: users.md, "Prove your kernel in an hour".
 # Usage: flashinfer.sh BUILD.
 B=$(cd "${1:-build}" && pwd) || exit 2

@@ -3,7 +3,6 @@
 # columns, names, where inline assembly is, labels of the book, records, and the source
 # lines that jitter.sh removes.
 #
-# Book: none.
 # Usage: house.sh BUILD. Prints a line per broken rule, and fails if a rule is broken.
 B=$(cd "${1:-build}" && pwd) || exit 2
 cd "$(dirname "$0")/../.." || exit 2

@@ -1,7 +1,6 @@
 #!/bin/sh
 # install.sh -- checks that make install installs the library, headers and kcp.pc,
 # uninstall removes them, and make recompiles if one of its options changes.
-#
 # Book: chapter 08.
 # Usage: install.sh BUILD.
 B=${1:-build}

@@ -1,6 +1,5 @@
 #!/bin/sh
 # jitter.sh -- finds races by random sleeps in fast kernels; planted mistakes must be found.
-#
 # Book: chapter 18; CONTRIBUTING.md, "How the judge works".
 #
 # Usage: jitter.sh BUILD [lines | build | run]. `lines` prints each mistake whose source

@@ -1,7 +1,6 @@
 #!/bin/sh
 # labs.sh -- checks `make grade`: messages about a student's wrong file, folders of files,
 # rows of the file that STAFF= names, wrong options.
-#
 # Book: book/staff.md.
 # Usage: labs.sh BUILD. A broken file is graded by the first `score` row of the .lab file,
 # or with FULL=1 by all rows.

@@ -1,8 +1,6 @@
 #!/bin/sh
 # layout.sh -- checks the pages in a browser: no formula is cut off at the width of a
 # desktop or a phone, and text in figures has enough contrast in light and dark mode.
-#
-# Book: none.
 chrome=
 for c in chromium-headless-shell chromium google-chrome chrome; do
     command -v "$c" >/dev/null 2>&1 && chrome=$c && break

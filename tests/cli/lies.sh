@@ -1,7 +1,6 @@
 #!/bin/sh
 # lies.sh -- checks that a variant fails with a message if it crashes, hangs, exits,
 # refuses, or differs between runs. The command that kcp-check prints must fail likewise.
-#
 # Book: CONTRIBUTING.md, "How the judge works".
 # Usage: lies.sh BUILD.
 . "$(dirname "$0")/run_common.sh"

@@ -1,6 +1,5 @@
 #!/bin/sh
 # mpi.sh -- tests ranks as MPI processes: correct runs, lost ranks, refused calls.
-#
 # Book: chapter 20.
 # Without mpirun, only a few tests run. STEP='mpirun.mpich -n' selects another launcher.
 . "$(dirname "$0")/run_common.sh"

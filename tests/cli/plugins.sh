@@ -1,7 +1,6 @@
 #!/bin/sh
 # plugins.sh -- builds and judges book/examples/plugins in C, Rust and Python. Copies
 # with a mistake, and Python functions that crash, hang or return wrong objects, must fail.
-#
 # Book: CONTRIBUTING.md, "Kernels written elsewhere".
 # Usage: plugins.sh BUILD.
 B=$(cd "${1:-build}" && pwd) || exit 2

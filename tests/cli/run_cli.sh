@@ -2,7 +2,6 @@
 # run_cli.sh -- checks that kcp-run gives the results of one rank for all numbers of ranks,
 # layouts, exchange forms and options. Also checks sums over ranks, sequences cut into two
 # runs, and single stages.
-#
 # Book: chapters 06, 08, 13 to 16.
 # Usage: run_cli.sh BUILD.
 . "$(dirname "$0")/run_common.sh"

@@ -1,5 +1,4 @@
 # run_common.sh -- defines functions for scripts that source this file in the tree's root.
-#
 # Book: chapter 20.
 # Makes and enters a work folder, removed at exit. Sets $run and $arrays.
 B=$(cd "${1:-build}" && pwd) || exit 2

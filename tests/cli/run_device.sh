@@ -1,7 +1,6 @@
 #!/bin/sh
 # run_device.sh -- checks that kcp-run --device gpu agrees with --device cpu within a bound,
 # and that canonical segments give equal bits. Without a GPU, --device gpu must be refused.
-#
 # Book: chapter 08.
 # Usage: run_device.sh BUILD [FILE]. A table of errors is written to FILE.
 #

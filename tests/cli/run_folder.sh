@@ -1,7 +1,6 @@
 #!/bin/sh
 # run_folder.sh -- checks that kcp-run's output folder has all results or none, even with
 # --force, after a kill at any time, or on a full disk.
-#
 # Book: chapter 20.
 # Usage: run_folder.sh BUILD.
 . "$(dirname "$0")/run_common.sh"

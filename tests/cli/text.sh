@@ -1,7 +1,6 @@
 #!/bin/sh
 # text.sh -- tests kcp-text (make run): the page it writes, and training over ranks.
 #
-# Book: none.
 # Usage: text.sh BUILD.
 program=$(cd "${1:-build}" && pwd)/kcp-text || exit 2
 self=$(cd "$(dirname "$0")" && pwd)/text.sh

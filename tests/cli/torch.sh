@@ -2,7 +2,6 @@
 # torch.sh -- tests kcp_torch: compares results with the token recurrence on one and three
 # ranks, calls kcp_torch through FLA, trains the example over ranks, and judges kcp_torch
 # with kcp_check.py. .ci/torch installs PyTorch.
-#
 # Book: chapters 08, 13, 14.
 # Usage: torch.sh BUILD.
 here=$(cd "$(dirname "$0")/../.." && pwd)

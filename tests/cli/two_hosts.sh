@@ -1,6 +1,5 @@
 #!/bin/sh
 # two_hosts.sh -- runs two ranks as if on two hosts: through the loopback network only.
-#
 # Book: chapter 20, "Slurm, and two hosts".
 #
 # Usage: two_hosts.sh [BUILD]. Needs mpirun and a build with MPI. Two processes of one

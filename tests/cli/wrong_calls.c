@@ -1,5 +1,4 @@
 /* wrong_calls.c -- runs MPI ranks that make wrong or unusual calls.
- *
  * Book: chapter 20.
  *
  *   kcp-wrong-calls WAY    peer, empty, cross: status 0. alone: status 2. Other ways:

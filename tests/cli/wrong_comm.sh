@@ -1,6 +1,5 @@
 #!/bin/sh
 # wrong_comm.sh -- checks that the judge rejects layers with wrong communication.
-#
 # Book: CONTRIBUTING.md, "How the judge works".
 # Usage: wrong_comm.sh BUILD. Ranks are threads, or are on two GPUs (NCCL=2) or one GPU
 # (NCCL=2 SHARED=1). STAGES= and FORMS= select stages and exchanges.

@@ -1,6 +1,5 @@
 /* calls.c -- calls any stage with random arguments. The call must be rejected with a
  * message, or stay inside its arrays, which have exactly the bytes of their shapes.
- *
  * Book: chapter 20.
  *
  * The first input bytes select stage, model, pass and ranks. Then groups of bytes

@@ -1,6 +1,5 @@
 /* main.c -- drives a fuzz target without libFuzzer: replays files, then mutates them.
  *
- * Book: none.
  * Usage: replay SECONDS FILE...: runs every file, then mutations until the time is up.
  */
 #include "base/random.h"

@@ -1,5 +1,4 @@
 /* alive.c -- computes the share of an initial state that remains at the last cut.
- *
  * Book: CONTRIBUTING.md, "How the judge works".
  *
  * If the state has decayed, a wrong value sent across a cut between ranks changes no

@@ -1,5 +1,4 @@
 /* anchors.c -- makes a stage's anchors (fixed cases) from table anchors.def.
- *
  * Book: CONTRIBUTING.md, "How the judge works".
  *
  * Random cases combine properties only by chance. The anchors include every form and

@@ -1,5 +1,4 @@
 /* bits.c -- checks that no output bit depends on other sequences or the rank count.
- *
  * Book: chapters 06, 08, 13, 15, 16.
  *
  * The check `alone` fills one sequence with NaN and requires that no bit of the other

@@ -1,5 +1,4 @@
 /* case_text.c -- converts cases to the text that failures print, and text to cases.
- *
  * Book: CONTRIBUTING.md, "How the judge works". */
 #include "judge.h"
 #include <errno.h>

@@ -1,5 +1,4 @@
 /* cases.c -- draws the cases of a stage: a covering array, built greedily.
- *
  * Book: CONTRIBUTING.md, "How the judge works".
  *
  * An axis is a property of a case that can expose an error, e.g. lengths, number of

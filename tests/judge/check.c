@@ -1,5 +1,4 @@
 /* check.c -- computes the error of a tensor slice and the limit of that error.
- *
  * Book: chapter 19, and CONTRIBUTING.md.
  *
  * error = RMS(x - ref) / max(RMS(ref), 1e-6 * natural size), per tensor, rank and head:

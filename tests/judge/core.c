@@ -1,5 +1,4 @@
 /* core.c -- judges each stage: mutants first, then variants, then checks.
- *
  * Book: CONTRIBUTING.md, "How the judge works". */
 #include "paths.h"
 #include "isolation.h"

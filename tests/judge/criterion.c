@@ -1,6 +1,5 @@
 /* criterion.c -- runs the judge under Criterion on one node. Each stage is a test, and
  * each test is a process.
- *
  * Book: CONTRIBUTING.md.
  *
  * Options are environment variables (STAGE, SEED, FULL; and on GPUs DEVICE=1,

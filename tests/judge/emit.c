@@ -1,5 +1,4 @@
 /* emit.c -- writes the judge's cases as .npy files.
- *
  * Book: CONTRIBUTING.md, "Kernels written elsewhere".
  *
  * DIR/cases.txt contains the stage, the storage type and the number of cases.

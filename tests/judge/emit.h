@@ -1,5 +1,4 @@
 /* emit.h -- writes the judge's cases to files, for kernels in other languages.
- *
  * Book: CONTRIBUTING.md, "Kernels written elsewhere". */
 #ifndef KCP_EMIT_H
 #define KCP_EMIT_H

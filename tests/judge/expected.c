@@ -1,5 +1,4 @@
 /* expected.c -- computes expected outputs and the effect of rounding inputs once more.
- *
  * Book: CONTRIBUTING.md, "How the judge works". */
 #include "trial.h"
 #include <math.h>

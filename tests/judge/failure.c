@@ -1,5 +1,4 @@
 /* failure.c -- prints a failure, and a command that repeats the failure.
- *
  * Book: CONTRIBUTING.md, "How the judge works".
  *
  * A variant that depends on earlier calls may pass if the failed case runs alone. So

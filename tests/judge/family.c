@@ -1,5 +1,4 @@
 /* family.c -- draws inputs of chapters 15 and 16, such as spikes, masks and gates.
- *
  * Book: chapters 15 and 16, and field notes "Inputs are part of the proof".
  *
  * With independent random vectors `a` and `b` the state of DPLR grows without bound.

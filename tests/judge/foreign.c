@@ -1,5 +1,4 @@
 /* foreign.c -- judges outputs that another program computed from cases of --emit.
- *
  * Book: CONTRIBUTING.md, "Kernels written elsewhere".
  *
  * A file na.txt in a pass's directory means that the program cannot run this pass. */

@@ -1,5 +1,4 @@
 /* gradients.c -- compares gradients with finite differences of the outputs.
- *
  * Book: chapters 14, 15 and 16.
  *
  * Names in the field table form pairs: backward computes the gradient "dx" of an input

@@ -1,5 +1,4 @@
 /* hooks.c -- wraps calls between ranks, to count groups and to run one rank at a time.
- *
  * Book: chapter 07.
  *
  * If ranks are threads, a send does not wait, so a missing group call changes neither

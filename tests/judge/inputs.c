@@ -1,6 +1,5 @@
 /* inputs.c -- draws random inputs in five regimes, which determine how fast the state
  * decays.
- *
  * Book: chapter 19, and field notes "Inputs are part of the proof".
  *
  * g is the log of a decay, N is a standard normal random number, and T is the token

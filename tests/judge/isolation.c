@@ -1,5 +1,4 @@
 /* isolation.c -- runs a variant in a separate process and judges the returned bytes.
- *
  * Book: CONTRIBUTING.md, "How the judge works".
  *
  * The judge's process and the variant's process share memory, which contains images

@@ -1,5 +1,4 @@
 /* isolation.h -- runs a variant in a separate process under a time limit.
- *
  * Book: CONTRIBUTING.md, "How the judge works".
  *
  * The judge's process prepares the arrays of a trial, compares the outputs and decides

@@ -1,5 +1,4 @@
 /* judge.h -- the interfaces of the judge: cases, numbers, ranks, trials, reports.
- *
  * Book: CONTRIBUTING.md, "How the judge works".
  *
  * The judge finds a variant's inputs and outputs by name in the stage's field table, so

@@ -1,5 +1,4 @@
 /* lists.c -- lists a variant's cases: random, fixed (anchors), and one for each path.
- *
  * Book: CONTRIBUTING.md, "How the judge works", and chapter 08, "Paths".
  *
  * A path is a row of ref/core/paths.def: a kernel and its condition. Random cases reach

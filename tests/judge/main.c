@@ -1,5 +1,4 @@
 /* main.c -- program kcp-check, which judges one stage or all stages.
- *
  * Book: CONTRIBUTING.md. */
 #include "judge.h"
 #include "emit.h"

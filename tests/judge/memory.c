@@ -1,6 +1,5 @@
 /* memory.c -- allocates host memory for a trial, with a fence at each end of an array,
  * and keeps the bytes that a run left in its workspace.
- *
  * Book: CONTRIBUTING.md. */
 #include "trial.h"
 #ifdef __GLIBC__

@@ -1,5 +1,4 @@
 /* outputs.c -- compares the outputs of one build with the outputs of another build.
- *
  * Book: CONTRIBUTING.md, "Mutation testing".
  *
  * The judge compares variants with references of the same build, so a mistake in code

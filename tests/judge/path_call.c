@@ -1,5 +1,4 @@
 /* path_call.c -- prints the paths of one call, given as words, on each architecture.
- *
  * Book: chapter 08, "Paths". */
 #include "paths.h"
 #include "trial.h"

@@ -1,5 +1,4 @@
 /* paths.c -- finds which rows of the table of kernel paths a case reaches.
- *
  * Book: chapter 08, "Paths".
  *
  * The ranks of a case may reach different rows. */

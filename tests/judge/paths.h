@@ -1,5 +1,4 @@
 /* paths.h -- finds which rows of the table of kernel paths a case reaches.
- *
  * Book: chapter 08, "Paths". */
 #ifndef KCP_JUDGE_PATHS_H
 #define KCP_JUDGE_PATHS_H

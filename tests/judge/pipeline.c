@@ -1,5 +1,4 @@
 /* pipeline.c -- runs the chapters' references in order to compute inputs and outputs.
- *
  * Book: CONTRIBUTING.md, "How the judge works".
  *
  * A stage without ranks gets inputs computed by the references of earlier chapters, so

@@ -1,5 +1,4 @@
 /* plants.c -- plants: variants with at most one mistake, which test the judge.
- *
  * Book: CONTRIBUTING.md, "How the judge works". */
 #include "plants.h"
 #include "tolerance.h"

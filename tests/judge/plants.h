@@ -1,5 +1,4 @@
 /* plants.h -- plants: variants whose verdicts are known, as tests of the judge.
- *
  * Book: CONTRIBUTING.md, "How the judge works".
  *
  * Most plants have one mistake, and a few are correct. self_trials.c judges each plant

@@ -1,5 +1,4 @@
 /* process.c -- starts processes that answer over a socket within a time limit.
- *
  * Book: CONTRIBUTING.md, "How the judge works". */
 #include "isolation.h"
 #include "base/clock.h"

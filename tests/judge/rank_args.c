@@ -1,5 +1,4 @@
 /* rank_args.c -- fills, sends, fetches and checks the arguments of one rank of a trial.
- *
  * Book: CONTRIBUTING.md, "How the judge works".
  *
  * A rank gets its shard of every tensor with one row per token, and the state rows that

@@ -1,5 +1,4 @@
 /* ranks.c -- runs a trial's ranks as threads or processes, perhaps with a GPU per rank.
- *
  * Book: chapter 20, and CONTRIBUTING.md.
  *
  * Under a launcher all processes run the same trials from the same seed, one rank per

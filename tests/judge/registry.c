@@ -1,6 +1,5 @@
 /* registry.c -- finds the checks that the linker collected, and loads variants from
  * shared objects. ref/core/variants.c finds the variants linked into this program.
- *
  * Book: CONTRIBUTING.md, "Adding". */
 #include "judge.h"
 #include <dlfcn.h>

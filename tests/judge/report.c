@@ -1,5 +1,4 @@
 /* report.c -- counts failures, prints the closing lines and computes the exit status.
- *
  * Book: CONTRIBUTING.md. */
 #include "judge.h"
 #include <stdarg.h>

@@ -1,5 +1,4 @@
 /* self_cases.c -- tests the judge's lists of cases and the inputs drawn for cases.
- *
  * Book: CONTRIBUTING.md, "How the judge works". */
 #include "paths.h"
 #include "trial.h"

@@ -1,5 +1,4 @@
 /* self_limits.c -- tests the errors and limits that the judge computes for slices.
- *
  * Book: CONTRIBUTING.md, "How the judge works". */
 #include "isolation.h"
 #include "tolerance.h"

@@ -1,5 +1,4 @@
 /* self_trials.c -- tests that each plant (see plants.h) gets the expected verdict.
- *
  * Book: CONTRIBUTING.md, "How the judge works".
  *
  * Most plants run twice: in host memory, and in memory marked as GPU memory, where all

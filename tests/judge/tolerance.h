@@ -1,5 +1,4 @@
 /* tolerance.h -- the table of tolerances as a C array.
- *
  * Book: chapter 19. */
 #ifndef KCP_TOLERANCE_H
 #define KCP_TOLERANCE_H

@@ -1,5 +1,4 @@
 /* traffic.c -- compares the references' message and byte counts with the formulas.
- *
  * Book: chapter 07.
  *
  * In stages 15 and 16 backward repeats forward's exchange. Ranks also gather rows per

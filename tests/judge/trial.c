@@ -1,5 +1,4 @@
 /* trial.c -- fills each rank's arguments, runs the variant, and fetches the results.
- *
  * Book: CONTRIBUTING.md, "How the judge works". */
 #include "isolation.h"
 #include "paths.h"

@@ -1,5 +1,4 @@
 /* trial.h -- a trial: R ranks, each with arguments and buffers.
- *
  * Book: CONTRIBUTING.md, "How the judge works". */
 #ifndef KCP_TRIAL_H
 #define KCP_TRIAL_H

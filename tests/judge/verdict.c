@@ -1,5 +1,4 @@
 /* verdict.c -- computes a verdict: the worst error, its position, and a map of errors.
- *
  * Book: CONTRIBUTING.md, "How the judge works". */
 #include "trial.h"
 #include <math.h>

@@ -1,5 +1,4 @@
 /* h0.c -- a variant of stage 12 in C, built outside this repository.
- *
  * Book: CONTRIBUTING.md, "Kernels written elsewhere".
  * To judge: cc -shared -fPIC -Iref h0.c -o h0.so; kcp-check --variant ./h0.so */
 #include "kcp.h"

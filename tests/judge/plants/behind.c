@@ -1,5 +1,4 @@
 /* behind.c -- a backward that changes outputs of the forward that ran before it.
- *
  * Book: CONTRIBUTING.md, "How the judge works".
  *
  * WRONG=1 changes one element of o; WRONG=2 writes one element past the end of ht. The

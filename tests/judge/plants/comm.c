@@ -1,5 +1,4 @@
 /* comm.c -- layers with wrong communication, selected by -DWRONG=name.
- *
  * Book: CONTRIBUTING.md, "How the judge works".
  *
  * This file changes the judge's communicator for one built-in variant, which

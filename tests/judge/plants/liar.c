@@ -1,5 +1,4 @@
 /* liar.c -- variants of stage 07 that crash, hang or misbehave; -DLIE=name selects one.
- *
  * Book: CONTRIBUTING.md, "How the judge works". */
 #define _GNU_SOURCE
 #include "kcp.h"
