@@ -265,6 +265,7 @@ enum kcp_fact {
     KCP_CONVOLVES = 256,           /* 14: has channels instead of heads and states */
     KCP_SPIKES = 512,              /* 15: has gates from spikes */
     KCP_KEEPS = 1024,              /* 16: forward keeps initial states in h_kept */
+    KCP_SUMS_GATES = 2048,         /* 10: dg sums dG over the rest of a chunk */
 };
 struct kcp_stage {
     const char *name;                /* "03_wy" */

@@ -98,7 +98,7 @@ static int carry(struct forward *x)
 // Returns whether v_new and h are saved for backward.
 static int keeps_all(const struct forward *x)
 {
-    return x->a.saved && x->a.save == KCP_SAVE_ALL;
+    return x->a.saved && kcp_keeps_states((const struct kcp_call *)&x->a);
 }
 
 // Runs the kernels of chapters 04 and 12 for o, the last states and the saved block.

@@ -25,7 +25,7 @@ struct backward {
 // to be recomputed.
 static inline int all_was_kept(const struct backward *x)
 {
-    return x->a.save == KCP_SAVE_ALL;
+    return kcp_keeps_states((const struct kcp_call *)&x->a);
 }
 
 // Places forward's arrays in the saved block or, if not saved, in the workspace.

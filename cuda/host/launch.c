@@ -24,7 +24,7 @@ static struct kcp_launch compute(const struct kcp_call *c, int sms)
     x.ratio = kcp_launch_ratio(&cut);
     x.chains = kcp_strips(c, c->plan->L ? 0 : x.strips) * c->HV;
     x.columns = c->V == 64 || 2 * x.chains <= sms ? 64 : 128;
-    x.pieces = kcp_pieces(c, sms);
+    x.stage_strips = kcp_stage_strips(c, sms);
     x.share = kcp_prepare_share(kcp_most_prepared(c, sms), c->HV, sms);
     x.split = x.alone && x.strips && !c->plan->L;
     for (int i = 0; i < 2; i++) {
@@ -42,7 +42,7 @@ static struct key key_of(const struct kcp_call *c, int sms)
 {
     const struct key k = { c->plan->digest,
         { c->r, c->NS, c->NC, c->R, c->H, c->HV, c->K, c->V, c->C, c->KG, c->walk,
-          c->save == KCP_SAVE_ALL, c->strip_chunks, sms } };
+          kcp_keeps_states(c), c->strip_chunks, sms } };
     return k;
 }
 
@@ -55,7 +55,7 @@ struct kcp_launch kcp_launch_of(const struct kcp_call *c, int sms)
     static _Thread_local struct { struct key key; struct kcp_launch of; } kept[KEPT];
     static _Thread_local int next;
     struct kcp_launch x = { .cut = 1, .windows = 1, .columns = 64, .back_columns = 64,
-                            .pieces = c->NS };
+                            .stage_strips = c->NS };
     if (kcp_plan_fits(c)) {
         const struct key key = key_of(c, sms);
         int i = 0;
@@ -71,7 +71,7 @@ struct kcp_launch kcp_launch_of(const struct kcp_call *c, int sms)
         x.finish_blocks = kcp_finish_blocks(c->NC, c->H, c->K, sms);
         x.turns = kcp_finish_turns(c->NC, c->H, c->K, sms);
     }
-    x.keeps_states = c->save == KCP_SAVE_ALL;
+    x.keeps_states = kcp_keeps_states(c);
     return x;
 }
 

@@ -84,8 +84,8 @@ static inline int64_t kcp_strip_length(const struct kcp_context *x, int HV, int 
 }
 
 /* Returns the tokens per strip of a program of stages, or 0 if segments are not cut, as
- * in every canonical plan. kcp_pieces returns the number of strips on this rank. */
-static inline int64_t kcp_piece_length(const struct kcp_call *a, int P)
+ * in every canonical plan. kcp_stage_strips returns the number of strips on this rank. */
+static inline int64_t kcp_stage_length(const struct kcp_call *a, int P)
 {
     const struct kcp_context *x = &a->plan->ctx[a->r];
     if (a->plan->L) return 0;
@@ -93,9 +93,9 @@ static inline int64_t kcp_piece_length(const struct kcp_call *a, int P)
     return kcp_strip_length(x, a->HV, a->C, P);
 }
 
-static inline int64_t kcp_pieces(const struct kcp_call *a, int P)
+static inline int64_t kcp_stage_strips(const struct kcp_call *a, int P)
 {
-    const int64_t L = kcp_piece_length(a, P);
+    const int64_t L = kcp_stage_length(a, P);
     return L ? kcp_strips_at(&a->plan->ctx[a->r], L) : a->NS;
 }
 
@@ -414,7 +414,7 @@ static inline int kcp_reverses_first(const struct kcp_call *a, int s, int proces
 static inline int kcp_scan_jobs(const struct kcp_call *a, int alone, int s, int launch,
                                 int processors)
 {
-    const int states = a->save != KCP_SAVE_ALL ? KCP_JOB_STATES : 0;
+    const int states = kcp_keeps_states(a) ? 0 : KCP_JOB_STATES;
     const int seg0 = a->plan->ctx[a->r].seg0;
     if (alone) return launch ? 0 : states | KCP_JOB_REVERSE;
     if (kcp_reverses_first(a, s, processors)) return launch ? states : KCP_JOB_REVERSE;

@@ -46,7 +46,7 @@ static inline struct split split_grid(const struct kcp_call *a, struct arena *r,
                                       const struct split *whole)
 {
     struct split p = *whole;
-    p.L = kcp_piece_length(a, processors());
+    p.L = kcp_stage_length(a, processors());
     if (!p.L) return p;
     p.NS = 0;
     for (int s = 0; s < a->NS; s++) p.NS += strips_of(&p, segments_of(a) + s);

@@ -204,7 +204,7 @@ struct kcp_facts kcp_facts_of(const struct kcp_call *c, const struct kcp_device 
         .HV = c->HV, .K = c->K, .V = c->V, .C = c->C, .KG = c->KG, .D = c->D,
         .Wc = c->Wc, .blocks = c->blocks, .l2norm = c->l2norm, .reuse_M = c->reuse_M,
         .shift = c->shift, .strip_chunks = c->strip_chunks,
-        .save_all = c->save == KCP_SAVE_ALL,
+        .save_all = kcp_keeps_states(c),
         .sms = d ? d->sms : 0, .smem = d ? d->smem : 0, .kda = c->model == KCP_KDA,
         .bounded = c->gate == KCP_GATE_BOUNDED && c->lower_bound >= -5,
         .longest = c->NC,
@@ -213,7 +213,7 @@ struct kcp_facts kcp_facts_of(const struct kcp_call *c, const struct kcp_device 
     if (kcp_gpu_launch) x = kcp_gpu_launch(c, d && d->sms > 0 ? d->sms : 1);
     f.alone = x.alone; f.strips = x.strips; f.cut = x.cut; f.walk = x.walk;
     f.windows = x.windows; f.columns = x.columns; f.share = x.share;
-    f.chains = x.chains; f.pieces = x.pieces; f.split = x.split;
+    f.chains = x.chains; f.stage_strips = x.stage_strips; f.split = x.split;
     f.back_columns = x.back_columns; f.turns = x.turns;
     if (!kcp_plan_fits(c)) return f;
     f.crossing = c->plan->crossing;

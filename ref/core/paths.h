@@ -113,30 +113,35 @@ struct kcp_launch {
     double ratio;            /* chunks of launch i + 1 / chunks of launch i */
     int columns;             /* columns per block of forward's scan: 64 or 128 */
     int share;               /* chunks per block of the largest launch of factors */
-    int64_t chains, pieces;  /* strips * value heads; strips of a program of stages */
+    int64_t chains;          /* strips * value heads */
+    int64_t stage_strips;    /* strips in a program of stages */
     int split;               /* 1: backward's scans run per strip */
     int reverse_columns[2];  /* columns per block in backward's launches of scans */
     int back_columns;        /* the larger of the two */
     int finish_blocks;       /* blocks of backward's kernel `finish` */
     int64_t turns;           /* (chunk, head) pairs per block of `finish` */
-    int keeps_states;        /* 1: the saved block has the states (KCP_SAVE_ALL) */
+    int keeps_states;        /* kcp_keeps_states */
 };
+/* Returns 1 if a block saved for the call has the states. No other code reads `save`. */
+static inline int kcp_keeps_states(const struct kcp_call *call)
+{
+    return call->save == KCP_SAVE_ALL;
+}
 /* Returns 1 if the call's plan and sizes can be used, as the call may be unchecked. */
 int kcp_plan_fits(const struct kcp_call *call);
 /* Returns the name of the first branch of path `row` that the call of q runs. If there
  * is none, or if the path is a program of stages, returns the name of the row. */
 const char *kcp_path_launch(const struct kcp_path *row, const struct kcp_query *q);
 
-/* ---- facts: the variables in conditions of paths.def and in sizes of saved.def. The
- * first two lines list members of struct kcp_call. `kda` is 1 for model KDA. saved.def
+/* ---- facts: the variables in conditions of paths.def and in sizes of saved.def. `T` to
+ * `strip_chunks` are members of struct kcp_call. `kda` is 1 for model KDA. saved.def
  * explains `format`, `actv`, `acc`, `states`, `exchange`; paths.def has the rest. */
 #define KCP_FACTS(F)                                                                   \
     F(T) F(N) F(NS) F(NC) F(R) F(H) F(HV) F(K) F(V) F(C) F(KG) F(D) F(Wc) F(blocks)    \
-    F(l2norm) F(reuse_M) F(shift) F(strip_chunks)                                      \
-    F(saved) F(save_all) F(aligned) F(all_aligned) F(crossing) F(alone)       \
-    F(canonical) F(strips) F(chains) F(windows) F(walk) F(pieces) F(share) F(cut)      \
-    F(columns) F(split) F(back_columns) F(turns) F(sms) F(smem) F(kda) F(format)       \
-    F(actv) F(acc) F(states) F(exchange)                                               \
+    F(l2norm) F(reuse_M) F(shift) F(strip_chunks) F(saved) F(save_all) F(aligned)      \
+    F(all_aligned) F(crossing) F(alone) F(canonical) F(strips) F(chains) F(windows)    \
+    F(walk) F(stage_strips) F(share) F(cut) F(columns) F(split) F(back_columns)        \
+    F(turns) F(sms) F(smem) F(kda) F(format) F(actv) F(acc) F(states) F(exchange)      \
     F(bounded) F(longest) F(g_as_q) F(g_f32) F(g_bf16) F(g_f16) F(beta_as_q)           \
     F(beta_f32) F(beta_bf16) F(beta_f16)
 #define KCP_FACT_MEMBER(name) int64_t name;

@@ -118,7 +118,7 @@ const struct kcp_stage kcp_stages[] = {
     ENTRY("07", merge, 0, ANY_MODEL | KCP_FOLDS)
     ENTRY("08", forward, 1, LAYER | KCP_SAVES)
     ENTRY("09", chunk_backward, 0, LAYER | KCP_TWO_PARTS)
-    ENTRY("10", wy_backward, 0, LAYER)
+    ENTRY("10", wy_backward, 0, LAYER | KCP_SUMS_GATES)
     ENTRY("11", merge_backward, 0, LAYER)
     ENTRY("12", h0, 0, ANY_MODEL)
     ENTRY("13", backward, 1, LAYER | KCP_LOADS | KCP_SUMS)
