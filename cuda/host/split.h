@@ -84,7 +84,7 @@ static inline int64_t kcp_strip_length(const struct kcp_context *x, int HV, int 
 }
 
 /* Returns the tokens per strip of a program of stages, or 0 if segments are not cut, as
- * in every canonical plan. kcp_stage_strips returns the number of strips on this rank. */
+ * in every canonical plan. kcp_stage_strips returns how many strips this rank has. */
 static inline int64_t kcp_stage_length(const struct kcp_call *a, int P)
 {
     const struct kcp_context *x = &a->plan->ctx[a->r];

@@ -122,7 +122,7 @@ struct kcp_launch {
     int64_t turns;           /* (chunk, head) pairs per block of `finish` */
     int keeps_states;        /* kcp_keeps_states */
 };
-/* Returns 1 if a block saved for the call has the states. No other code reads `save`. */
+/* Returns 1 if a block saved for the call has the states. Only this reads `save`. */
 static inline int kcp_keeps_states(const struct kcp_call *call)
 {
     return call->save == KCP_SAVE_ALL;
@@ -133,8 +133,8 @@ int kcp_plan_fits(const struct kcp_call *call);
  * is none, or if the path is a program of stages, returns the name of the row. */
 const char *kcp_path_launch(const struct kcp_path *row, const struct kcp_query *q);
 
-/* ---- facts: the variables in conditions of paths.def and in sizes of saved.def. `T` to
- * `strip_chunks` are members of struct kcp_call. `kda` is 1 for model KDA. saved.def
+/* ---- facts: the variables in conditions of paths.def and in sizes of saved.def. `T`
+ * to `strip_chunks` are members of struct kcp_call. `kda` is 1 for model KDA. saved.def
  * explains `format`, `actv`, `acc`, `states`, `exchange`; paths.def has the rest. */
 #define KCP_FACTS(F)                                                                   \
     F(T) F(N) F(NS) F(NC) F(R) F(H) F(HV) F(K) F(V) F(C) F(KG) F(D) F(Wc) F(blocks)    \

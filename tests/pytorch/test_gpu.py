@@ -228,6 +228,8 @@ def test_waits():
     waits(steps_of(lambda cu: (dict(cu_seqlens_cpu=cu), lambda t: t)))
 
 
+@pytest.mark.skipif(int(os.environ.get("LOCAL_WORLD_SIZE", 1)) > torch.cuda.device_count(),
+                    reason="ranks that share a GPU wait for one another")
 def test_waits_over_ranks(world):
     def batch(cu):
         context = kcp_torch.build_cp_context(cu, world, conv1d_kernel_size=4)
