@@ -12,10 +12,14 @@ pytestmark = on_cpu
 x, _, _ = draw(1, (0, 20), 2, 4, 8, 8, options())
 f, two, cu = kcp_torch.chunk_kda, lambda t: torch.cat([t, t]), "cu_seqlens"
 q, k, v, g, beta = (x[n] for n in TOKENS)
+EIGHT = getattr(torch, "float8_e4m3fn", torch.int8)   # from PyTorch 2.1 on
 
 
 @pytest.mark.parametrize("words, more", [
     ("q int64 floating", dict(q=q.long())),
+    (f"q {EIGHT} 16", dict(q=q.to(EIGHT))), (f"g {EIGHT} 16", dict(g=g.to(EIGHT))),
+    (f"beta {EIGHT} 16", dict(q=q.half(), k=k.half(), beta=beta.to(EIGHT))),
+    (f"initial_state {EIGHT} 16", dict(initial_state=torch.zeros(1, 4, 8, 8).to(EIGHT))),
     ("k [1, 20, 2, 4] [1, 20, 2, 8]", dict(k=k[..., :4])),
     ("v 3 heads multiple", dict(v=v[:, :, :3])),
     ("g [1, 20, 4]", dict(g=g[..., 0])),
@@ -51,7 +55,7 @@ q, k, v, g, beta = (x[n] for n in TOKENS)
     (cu + f" {2 ** 64 + 20}", dict(cu_seqlens=[0, 2 ** 64 + 20])),
     (cu + " -", dict(cu_seqlens=[0, -2 ** 64 + 20])),
     (f"chunk_size {2 ** 32 + 64}", dict(chunk_size=2 ** 32 + 64)),
-    ("chunk_size 0", dict(chunk_size=0)), ("chunk_size '64'", dict(chunk_size="64")),
+    ("chunk_size -32 1", dict(chunk_size=-32)), ("chunk_size 0", dict(chunk_size=0)), ("chunk_size '64'", dict(chunk_size="64")),
     ("scale 'a'", dict(scale="a")), ("scale 1000000", dict(scale=10 ** 400)),
     ("scale nan", dict(scale=float("nan"))), ("scale inf", dict(scale=float("inf"))),
     ("scale tensor", dict(scale=torch.tensor(-.5))),
@@ -84,6 +88,7 @@ def test_short_convolution(words, call):
     ("x [4, 8] [B, T, D]", dict(x=v[0, 0])), ("weight NoneType", dict(weight=None)),
     ("weight [8, 0] column", dict(weight=torch.zeros(8, 0))),
     ("bias [3] [8]", dict(bias=torch.zeros(3))), ("x int64", dict(x=v[0].long())),
+    (f"x {EIGHT} 16", dict(x=v[0].to(EIGHT))),
     ("residual [1, 3, 8]", dict(residual=torch.zeros(1, 3, 8))),
     ("activation", dict(activation="relu")), ("weight", dict(weight=torch.zeros(7, 4))),
     ("initial_state [20, 8, 3] [20, 8, 4]", dict(initial_state=torch.zeros(20, 8, 3)))])

@@ -28,6 +28,9 @@ def said_once(words):
     warnings.warn(words, stacklevel=4)
 
 
+FLOATING = torch.float64, torch.float32, torch.bfloat16, torch.float16
+
+
 def storage(name, x):
     """Returns the library's storage for x, the type of tensors, and the type of sums.
     On a CPU both types are double. Tensors of other types are cast."""
@@ -48,8 +51,9 @@ def floating(name, x, shape, like, letters=None):
     None in `shape` allows any length."""
     if not isinstance(x, torch.Tensor):
         raise ValueError(f"{name}: found {type(x).__name__}, expected a tensor")
-    if not x.dtype.is_floating_point:
-        raise ValueError(f"{name}: found {x.dtype}, expected a floating-point type")
+    if x.dtype not in FLOATING:
+        raise ValueError(f"{name}: found {x.dtype}, expected a floating-point type of 16,"
+                         " 32 or 64 bits")
     if x.layout is not torch.strided:
         raise ValueError(f"{name}: found {x.layout}, expected a dense tensor")
     good = x.dim() == len(shape) and all(b is None or a == b

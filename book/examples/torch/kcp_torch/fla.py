@@ -75,8 +75,8 @@ def _why_not(model, x):
         return f"q is on {q.device}"
     if any(x[n].dtype not in TYPES for n in ("q", "k", "v", "g", "beta")):
         return "q, k, v, g or beta is not bfloat16, float16 or float32"
-    if q.dim() != 4 or v.dim() != 4 or max(q.shape[3], v.shape[3]) > 256:
-        return "q or v is not 4-dimensional, or has heads wider than 256"
+    if q.dim() != 4 or v.dim() != 4 or q.shape[3] > 256 or v.shape[3] > 512:
+        return "q or v is not 4-dimensional, or K is above 256 or V above 512"
     if not q.shape[1] or not q.shape[2] or v.shape[2] % q.shape[2]:
         return "no tokens, or the number of v's heads is no multiple of q's"
     if x.get("return_intermediate_states"):
