@@ -135,7 +135,7 @@ check: said $B/kcp-check
 	@$B/kcp-check $(flags)
 
 .PHONY: check-gpus
-check-gpus: said $B/kcp-check
+check-gpus: said $B/kcp-check $B/libkcp.so
 	@LIMIT=$(LIMIT) python3 bench/check_gpus.py $B
 
 # The sub-makes run after setup, to find what it installed. JOBS= sets how many jobs

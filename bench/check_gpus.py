@@ -7,7 +7,8 @@
 # These jobs run on all GPUs and again on two: every variant of the stages that
 # communicate, random exchanges, and deliberate mistakes in each stage and exchange algorithm.
 # Other jobs run only on all GPUs: a failing rank, communicators made by the caller, CUDA
-# graphs, 100 runs that must give equal bits, and BATCHES (160) random batches of sequences.
+# graphs, training steps from PyTorch, 100 runs that must give equal bits, and BATCHES (160)
+# random batches of sequences.
 # The job with the failing rank runs first and alone: its timeout is 5 seconds, and NCCL
 # starts slowly beside other jobs. At most AT_ONCE (8) jobs run at once. More jobs would be
 # slower, because a message moves only while both of its GPUs run the same job.
@@ -135,6 +136,12 @@ def all_jobs(gpus, build, code):
         stage, check = c.split("/")
         add(check, gpus, ["07", "08", "11", "13"], "",
             "$B/kcp-check --device --stage %s --variant %s" % (stage, check))
+    add("training steps from PyTorch", gpus, ["07", "08", "11", "13"], "",
+        "python3 -c 'import pytest, torch' || { echo nothing ran; exit; }; "
+        "KCP_LIB=$B/libkcp.so PYTHONPATH=$HERE/../book/examples/torch "
+        "python3 -m torch.distributed.run --rdzv_backend c10d --rdzv_endpoint localhost:0 "
+        "--nproc_per_node=%d -m pytest -xq -p no:cacheprovider "
+        "$HERE/../tests/pytorch/test_gpu.py --cuda" % gpus)
     jobs_of(gpus, add, build)
     add("100 times the same bits", gpus, ["13"], "v4_scans_finish", BACKEND % (
         gpus, "--repeats 100 --stage 13 --variant v4_scans_finish --case "
