@@ -41,8 +41,7 @@ int kcp_ref_ladder_roles(struct kcp_ladder *a); /* 17, kernel 8: producer, consu
 
 #pragma GCC visibility pop
 
-/* This source tree and the book omit the prefix kcp_. From version 3 on, other programs
- * must use the prefix, because only this tree will define the short names. */
+/* Names for this source tree and the book. Other programs use the prefix kcp_. */
 #define ref_step kcp_ref_step
 #define ref_gate kcp_ref_gate
 #define ref_wy kcp_ref_wy

@@ -6,11 +6,12 @@
 #include <string.h>
 
 /* Writes the name of a field's file without ".npy", e.g. "q" for the layer's q_raw. */
-static const char *field_file(const struct run *x, const char *name, char file[24])
+static const char *file_of(const struct run *x, const struct kcp_field *f,
+                           char file[24])
 {
+    const char *name = field_file(f);
     size_t n = strlen(name);
     if (!x->stage && n > 4 && strcmp(name + n - 4, "_raw") == 0) n -= 4;
-    n -= name[n - 1] == '_';
     snprintf(file, 24, "%.*s", (int)n, name);
     return file;
 }
@@ -40,7 +41,7 @@ static int load_input(struct run *x, const struct kcp_stage *s,
                       const struct kcp_field *f)
 {
     char file[24];
-    field_file(x, f->name, file);
+    file_of(x, f, file);
     if (!field_in(f) || is_unused(x, f) || tensor_find(&x->a, f->name)) return 0;
     if (field_is_grid(f) && (s->ranks || !array_exists(x, "cu"))) return 0;
     if (!array_exists(x, file) &&
@@ -83,8 +84,8 @@ int outputs_make(struct run *x, const struct kcp_stage *s)
         const struct kcp_field *f = &s->fields[i];
         if (field_in(f) || is_unused(x, f)) continue;
         if (f->when == KCP_MAYBE && is_missing(x, s, f)) continue;
-        if (array_out(x, &x->size, f->name, field_file(x, f->name, file),
-                      field_shape(x, f), f->store) != 0)
+        if (array_out(x, &x->size, f->name, file_of(x, f, file), field_shape(x, f),
+                      f->store) != 0)
             return -1;
     }
     return 0;

@@ -78,7 +78,7 @@ static void print_stage(const struct kcp_stage *s)
             if (field_in(f) == out || (s->ranks && field_is_grid(f))) continue;
             if (at > 72)
                 at = printf("\n%22s", "") - 1;
-            at += printf(" %s[%s]", strcmp(f->name, "do_") ? f->name : "do", f->shape);
+            at += printf(" %s[%s]", field_file(f), f->shape);
         }
         printf("\n");
     }

@@ -46,7 +46,7 @@ static int load_all(struct run *x)
         needs_grid |= field_is_grid(f) || strcmp(f->name, "cu_seqlens") == 0;
         if (f->io == KCP_BIN && f->when == KCP_ALWAYS) {
             inputs = 1;
-            there &= array_exists(x, strcmp(f->name, "do_") ? f->name : "do");
+            there &= array_exists(x, field_file(f));
         }
     }
     x->from = x->o.backward ? KCP_BACKWARD : KCP_FORWARD;

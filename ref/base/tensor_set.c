@@ -93,6 +93,11 @@ void tensor_set_copy(struct tensor_set *to, const struct tensor_set *from)
 
 int field_in(const struct kcp_field *f) { return f->io == KCP_IN || f->io == KCP_BIN; }
 
+const char *field_file(const struct kcp_field *f)
+{
+    return strcmp(f->name, "do_") ? f->name : "do";
+}
+
 /* Returns 1 if f is an output that this call reads. Only dv_local of stage 09 is such a
  * field: part KCP_LOCAL writes it, and part KCP_REVERSE reads it. */
 int field_given(const struct kcp_field *f, const struct kcp_call *c)

@@ -41,6 +41,8 @@ int     shape_dims(const struct kcp_call *c, const char *shape, int64_t dim[4]);
 int  reference_run(struct tensor_set *b, const struct kcp_stage *s,
                    const struct kcp_call *c);
 int  field_in(const struct kcp_field *f);                       /* 1: IN or BIN */
+/* Returns the name of the field's .npy file: the name, but "do" for do_. */
+const char *field_file(const struct kcp_field *f);
 int  field_given(const struct kcp_field *f, const struct kcp_call *c);
 size_t tensor_bytes(const struct tensor *t);  /* of t->p */
 

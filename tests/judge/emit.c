@@ -23,8 +23,7 @@ const char *const emit_pass_name[] = { "forward", "backward" };
 void emit_path(char *path, size_t n, const char *dir, int i, int pass,
                const char *file)
 {
-    snprintf(path, n, "%s/case_%03d/%s/%s", dir, i, emit_pass_name[pass],
-             !strcmp(file, "do_") ? "do" : file);
+    snprintf(path, n, "%s/case_%03d/%s/%s", dir, i, emit_pass_name[pass], file);
 }
 
 static int make_dir(const char *path)
@@ -156,7 +155,7 @@ static int emit_pass(const char *dir, const struct kcp_stage *s, const struct kc
         const struct kcp_field *f = &s->fields[j];
         const struct tensor *t = tensor_find(&x->in, f->name);
         if (!field_in(f) || !field_used(f, &c) || !t) continue;
-        snprintf(file, sizeof file, "%s.npy", !strcmp(f->name, "do_") ? "do" : f->name);
+        snprintf(file, sizeof file, "%s.npy", field_file(f));
         emit_path(path, sizeof path, dir, i, pass, file);
         status = write_field(path, f, &c, t, storage);
     }
