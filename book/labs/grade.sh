@@ -76,4 +76,4 @@ printf '{"lab": "%s", "score": %d, "of": %d, "not_run": %d, "tests": [%s]}\n' "$
 cp "$dir/result.json" "$B/grade/$id.json.$$" && mv "$B/grade/$id.json.$$" "$B/grade/$id.json"
 ln -sfn "$(basename "$dir")/lab.so" "$B/grade/$id.so"
 [ -z "$ask" ] || echo "To be answered in words: $ask"
-[ $n -gt 0 ] && [ $score = $of ] && [ $built != no ]
+[ $n -gt 0 ] && [ $score = $of ] && [ "$built" != no ]

@@ -202,7 +202,9 @@ judge() {
         *) shift 5; set -- --here --stage "${stage%%_*}" --variant "$record" "$@" ;;
     esac
     case $rc in
-        0) add "$title" "$points" ok ;;
+        0) if [ "$kind" != patch ] || grep -q '^[1-9][0-9]* passed, 0 failed' "$out"
+           then add "$title" "$points" ok
+           else add "$title" "$points" failed "it ended without a verdict"; fi ;;
         1) if last | grep -q '^0 passed, 0 failed, [1-9]'; then
                if [ $ext = c ] && [ "$kind" != patch ]; then
                    add "$title" "$points" failed "every case is n/a, which gets no points"
@@ -281,10 +283,14 @@ emulated() {
         >"$dir/build" 2>&1 || {
         add "$title" "$points" "no build"
         grep error "$dir/build" | sed 's/^/   /; 6q'; lost=yes; return; }
-    sh -c "$limited" timeout -k 5 ${LIMIT:-60} "$dir/producer" "$1" >"$out" 2>&1
+    # A student's function that ends the process does not know this number.
+    secret=$(od -An -N8 -tx8 /dev/urandom | tr -d ' ')
+    sh -c "$limited" timeout -k 5 ${LIMIT:-60} "$dir/producer" "$1" "$secret" >"$out" 2>&1
     rc=$?
     case $rc in
-        0) add "$title" "$points" ok; return ;;
+        0) if grep -q "^verdict $secret: 0 failed" "$out"
+           then add "$title" "$points" ok; return; fi
+           add "$title" "$points" failed "it ended without a verdict" ;;
         1) add "$title" "$points" failed; sed -n 's/^  FAIL  /   /p' "$out" ;;
         124) add "$title" "$points" "too slow" "no answer in ${LIMIT:-60} s" ;;
         *) add "$title" "$points" crashed "signal $((rc > 128 ? rc - 128 : rc))" ;;

@@ -66,6 +66,8 @@ answer 17_roles 's/_expect(full,/_expect(\&m->empty[at],/' >"$W/17_roles.c"; lab
 loses 'consumer 0 at chunk 0 waits for full of stage 0, phase 0'
 answer 18_producer 's/phase - 1/phase/' >"$W/18_producer.cuh"; lab=18_producer
 loses 'consumer lane 0 of block 0 waits for full of stage 1 of pipeline A, phase 1'
+answer 18_producer 's/enum { STAGES = .*/&exit(0);/' >"$W/18_producer.cuh"
+loses 'it ended without a verdict'
 answer 14_halo '' >"$W/14_halo.c"
 grade 14 && pass || fail "the right answer of 14: $(cat "$W/output")"
 answer 06_plan 's/.last = end == to/.last = 1/' >"$W/06_plan.c"
