@@ -471,7 +471,7 @@ local function figure(img, id)
   local f = io.open(path)
   local svg = f and f:read("a")
   if svg and script then         -- an interactive figure, drawn by its script
-    svg = '<div class="play" role="group" aria-label="' .. text(img.caption):gsub('"', "'")
+    svg = '<div class="play computed" role="group" aria-label="' .. text(img.caption):gsub('"', "'")
           .. '"><noscript>This figure needs JavaScript; the figure above does not.</noscript></div><script>' .. svg .. "</script>"
   end
   if f then f:close() end
@@ -689,13 +689,13 @@ local function folded(doc)
   end }
 end
 
--- Removes the list of references from a chapter that cites nothing.
-local function without_references(doc)
+-- Appends the list of references to a chapter that cites something.
+local function with_references(doc)
   local cites = false
   doc:walk { Cite = function() cites = true end }
-  for i = cites and 0 or #doc.blocks, 1, -1 do
-    local b = doc.blocks[i]
-    if b.identifier == "refs" or b.t == "Header" and text(b) == "References" then doc.blocks:remove(i) end
+  if cites then
+    doc.blocks:insert(pandoc.Header(1, "References", { "references", { "unnumbered" } }))
+    doc.blocks:insert(pandoc.Div({}, { "refs" }))
   end
   return doc
 end
@@ -827,7 +827,7 @@ local function weave(doc)
   end }
   doc = doc:walk { Inlines = kept_together }
   doc = doc:walk { Inlines = unbroken, Code = breakable, Str = with_hyphen }
-  doc = folded(fold_answers(without_references(doc)))
+  doc = folded(fold_answers(with_references(doc)))
   for suffix, list in pairs { lines = ranges, shown = shown } do
     local f = assert(io.open(out .. "/" .. page .. "." .. suffix, "w"))
     for _, s in ipairs(list) do f:write(s, "\n") end

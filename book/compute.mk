@@ -1,5 +1,5 @@
 # compute.mk -- compiles the references to WebAssembly, for the book's page "compute" and
-# a figure of chapter 06.
+# figures of chapters 06 and 07.
 #
 # Needs clang, lld, wasi-libc and libclang-rt-dev-wasm32; without them both are left out.
 
@@ -18,13 +18,15 @@ $(bk)/wasm/%.o: %.c
 $(bk)/page.wasm: $(wasm_obj)
 	@clang --target=wasm32-wasi -mexec-model=reactor $^ -o $@ \
 	    -Wl,--export=page_run,--export=page_options,--export=page_buffer,--strip-all,-z,stack-size=1048576
-# Chapter 06's figure has a smaller program.
-$(bk)/play.wasm: book/figures/play.c $(addprefix $(bk)/wasm/ref/,01_step.o 06_plan.o)
-	@clang --target=wasm32-wasi -mexec-model=reactor -std=c11 -D_POSIX_C_SOURCE=200809L -O2 -Iref -I. $^ -o $@ \
-	    -Wl,--export=play_draw,--strip-all,-z,stack-size=262144
-$(bk)/play.js: book/figures/play.js $(bk)/play.wasm
-	@{ sed '/PROGRAM/,$$d' $<; printf 'const program = "'; base64 -w 0 $(bk)/play.wasm; echo '";'; sed '1,/PROGRAM/d' $<; } > $@
-$(bk)/06-plan.html: $(if $(wasm_has),$(bk)/play.js)
+# The figures of chapters 06 and 07 have a smaller program.
+$(bk)/play.wasm: book/figures/play.c $(addprefix $(bk)/wasm/,ref/01_step.o ref/06_plan.o ref/07_merge.o ref/16_diagonal.o ref/core/registry.o book/compute/draw.o book/compute/ranks.o \
+                 $(patsubst %.c,%.o,comm/halo.c comm/segment_sum.c $(wildcard comm/form/*.c)))
+	@clang --target=wasm32-wasi -mexec-model=reactor -std=c11 -D_POSIX_C_SOURCE=200809L -O2 -Iref -I. -Ibook/compute $^ -o $@ \
+	    -Wl,--export=play_draw,--export=play_sliders,--strip-all,-z,stack-size=262144
+$(bk)/play6.js $(bk)/play7.js: $(bk)/play%.js: book/figures/play.js $(bk)/play.wasm
+	@{ sed '/PROGRAM/,$$d' $<; printf 'const FIGURE = $*, program = "'; base64 -w 0 $(bk)/play.wasm; echo '";'; sed '1,/PROGRAM/d' $<; } > $@
+$(bk)/06-plan.html: $(if $(wasm_has),$(bk)/play6.js)
+$(bk)/07-merge.html: $(if $(wasm_has),$(bk)/play7.js)
 # The script of the page, with the program as text.
 $(bk)/compute.inc: book/compute/page.js book/compute/page.html $(bk)/page.wasm
 	@{ cat book/compute/page.html; echo '<script>'; sed '/PROGRAM/,$$d' $<; printf 'const program = "'; base64 -w 0 $(bk)/page.wasm; echo '";'; \

@@ -71,7 +71,7 @@ void picture(const char *label, const double *x, int rows, int cols, int down,
 }
 
 /* A rank is a row, a step is a column. An all-gather is a line over all ranks. */
-void diagram(int R, int pass)
+void diagram(int R, int pass, int until)
 {
     int steps = 0;
     for (int i = 0; i < nposts; i++)
@@ -87,7 +87,7 @@ void diagram(int R, int pass)
     for (int i = 0; i < nposts; i++) {
         const struct post *p = &posts[i];
         const int x = 80 * p->step - 20, y = 22 * p->from + 32;
-        if (p->pass != pass) continue;
+        if (p->pass != pass || p->step > until) continue;
         if (p->to < 0) {
             put("<path class=go d=\"M%d 32V%d\"/><circle cx=%d cy=%d r=4 />", x + 24,
                 22 * R + 10, x + 24, y);

@@ -54,7 +54,7 @@ void put(const char *format, ...) __attribute__((format(printf, 1, 2)));
  * cell is square, or, if `wide` is 1, the picture is as wide as the page. */
 void picture(const char *label, const double *x, int rows, int cols, int down,
              int across, int wide);
-void diagram(int R, int pass);
+void diagram(int R, int pass, int until);      /* messages up to step `until` */
 const char *answer(void);      /* the HTML; the next put() begins a new answer */
 
 #endif

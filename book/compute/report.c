@@ -201,7 +201,7 @@ static void messages(int pass)
 {
     const int cols[KCP_FORMS] = { V + K, V, V / 2, V + K }, of_form = cols[pick.form];
     const int W = of_form ? of_form : V;       /* forms that are newer than this page */
-    diagram(pick.R, pass);
+    diagram(pick.R, pass, MOST_POSTS);
     put("<details><summary>The messages one by one</summary><table><tr><th>step</th>"
         "<th>from</th><th>to</th><th>bytes</th><th>content</th></tr>");
     for (int i = 0; i < nposts; i++) {

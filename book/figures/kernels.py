@@ -5,7 +5,7 @@ Book: chapters 17, T and 18.
 import math
 
 from plot import points
-from svg import (arrow, box, dot, figure, line, mono, moves, rect, rows_of, soft, text,
+from svg import (arrow, box, dot, figure, line, mono, rect, rows_of, soft, text,
                  words_of)
 
 
@@ -64,7 +64,6 @@ def ladder_roles():
             bar(t[2], t[4], y, "c", "%d" % c)
             if t[4] < last:
                 mark(t[4], y)
-    moves(104, 712, 20, 226, 8)
     for s in range(4):
         text(96, 42 + 28 * s, "TMA, stage %d" % s, "end")
     text(96, 173, "group 0", "end")

@@ -6,7 +6,7 @@ import math
 import re
 
 from plot import Frame, points, printed_rows
-from svg import (arrow, box, dot, example, figure, line, mono, moves, rect, rows_of,
+from svg import (arrow, box, dot, example, figure, line, mono, rect, rows_of,
                  soft, text)
 
 # The keys, values, betas and log2 decays of the worked example.
@@ -488,7 +488,6 @@ def timelines():
     t.scan(386)
     for x1, y1, x2, y2, head in t.arrows:
         (arrow if head else line)(x1, y1, x2, y2, "ink")
-    moves(t.x(t.sum - 60), 716, 16, 478, 12)
     text(4, 20, "All-gather and fold")
     text(4, 140, "Chain")
     text(4, 260, "Chain, pipelined over four blocks of V")

@@ -1,18 +1,18 @@
-/* play.c -- the interactive figure of chapter 06: draws a plan and a survival curve.
- * Book: chapter 06. Compiled to WebAssembly (book/compute.mk); play.js has the sliders.
- * The plan is that of kcp_plan_make. The curve is |M|_F / sqrt(K), where M is the map
- * from the start of sequence 1 to a token, computed token by token by ref_step. */
+/* play.c -- the interactive figures of chapters 06 (a plan) and 07 (an exchange).
+ * Book: chapters 06 and 07. Compiled to WebAssembly (book/compute.mk), with play.js.
+ * 06: the plan is that of kcp_plan_make. The curve is |M|_F / sqrt(K), where M is the
+ * map from the start of sequence 1 to a token, computed token by token by ref_step.
+ * 07: ref_step computes the map of each rank, and comm/form/ exchanges the maps. */
 #include "base/random.h"
 #include "checked.h"
+#include "page.h"
 #include "ref.h"
 
-#include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
-enum { N = 4, T = 512, K = 16, MOST_R = 8, LEFT = 10, WIDE = 620 };
+enum { N = 4, T = 512, K = 16, LEFT = 10, WIDE = 620 };
 static const int64_t cu[N + 1] = { 0, 90, 400, 460, T };
-static char text[1 << 16];
-static size_t length;
 
 /* The calls here are right, so what checks them is left out of this small program. */
 int kcp_begin(const char *stage, enum kcp_where where, const void *args, const char *x)
@@ -21,16 +21,6 @@ int kcp_begin(const char *stage, enum kcp_where where, const void *args, const c
 }
 int kcp_refuse(int status, const char *format, ...) { return (void)format, status; }
 uint64_t kcp_plan_digest(const struct kcp_plan *p) { return (void)p, 0; }
-
-static void put(const char *format, ...) __attribute__((format(printf, 1, 2)));
-static void put(const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    const int n = vsnprintf(text + length, sizeof text - length, format, args);
-    va_end(args);
-    if (n > 0 && length + (size_t)n < sizeof text) length += (size_t)n;
-}
 
 static double x_of(double t)
 {
@@ -67,8 +57,8 @@ static double survival(double strength)
     return alive;
 }
 
-/* Rank r's tokens begin at T (r / R)^(2^skew). Returns HTML: a picture and its text. */
-const char *play_draw(int R, double skew, double gate)
+/* Rank r's tokens begin at T (r / R)^(2^skew). */
+static void draw_plan(int R, double skew, double gate)
 {
     int64_t cuts[MOST_R + 1];
     int sent = 0, maps = 0;
@@ -76,8 +66,7 @@ const char *play_draw(int R, double skew, double gate)
     struct kcp_plan *p;
     const double strength = gate > 0 ? exp2(gate - 13) : 0;
     for (int r = 0; r <= R; r++) cuts[r] = llround(T * pow((double)r / R, exp2(skew)));
-    length = 0;
-    if (kcp_plan_make(&p, N, cu, R, cuts, 0, 64, 4, &why)) return why;
+    if (kcp_plan_make(&p, N, cu, R, cuts, 0, 64, 4, &why)) return;
     put("<div class=scroll><svg viewBox='0 0 640 290' role=img>"
         "<title>The plan and the survival of sequence 1</title>");
     for (int i = 0; i < p->S; i++) {
@@ -113,6 +102,97 @@ const char *play_draw(int R, double skew, double gate)
         R, strength ? -0.8 * strength : 0, sent, maps, alive,
         alive < 1e-6 && maps ? ": no test could detect a wrong M" : "");
     kcp_plan_free(p);
-    text[length] = 0;
-    return text;
+}
+
+/* ---- 07: one sequence of 16 tokens per rank, one head */
+enum { P = PAGE_K, TOKENS = 16 };
+static struct kcp_plan *plan;
+static enum kcp_form form;
+static double map[MOST_R][P][2 * P], state[MOST_R][P * P], expected[MOST_R + 1][P * P];
+
+/* Runs rank r's tokens from state h0 (NULL: zero), with v = 0 if `bare`, to `ht`. */
+static int run(int r, const double *h0, int bare, double *ht)
+{
+    static double k[TOKENS][P], v[TOKENS][P], g[TOKENS][P], beta[TOKENS], o[TOKENS * P];
+    static int64_t one[2] = { 0, TOKENS };
+    uint64_t seed = (uint64_t)r + 1;
+    for (int t = 0; t < TOKENS; t++) {
+        double norm = 0;
+        for (int i = 0; i < P; i++) {
+            k[t][i] = random_normal(&seed);
+            v[t][i] = random_normal(&seed) * !bare;
+            g[t][i] = -0.03 * random_uniform(&seed);
+            norm += k[t][i] * k[t][i];
+        }
+        for (int i = 0; i < P; i++) k[t][i] /= sqrt(norm);
+        beta[t] = random_uniform(&seed);
+    }
+    struct kcp_step a = { .T = TOKENS, .N = 1, .H = 1, .HV = 1, .K = P, .KG = P, .V = P,
+        .C = 1, .scale = 1, .cu_seqlens = one, .q = k, .k = k, .v = v, .g = g,
+        .beta = beta, .h0 = h0, .o = o, .ht = ht };
+    return ref_step(&a);
+}
+
+static int exchange_rank(struct kcp_comm *comm, void *none)
+{
+    static double work[8 * MOST_R * 2 * P * P];
+    const struct kcp_exchange x = { .form = form, .blocks = 2, .HV = 1, .K = P, .V = P,
+        .plan = plan, .comm = comm, .ops = &kcp_ref_mapops, .maps = map[comm->r],
+        .states = state[comm->r], .work = work };
+    return (void)none, kcp_exchange_run(&x);
+}
+
+static void draw_exchange(int which, int R, int until)
+{
+    static const double zero[P * P];
+    double unit[P * P], h[P * P], M[P * P], worst = 0;
+    const int64_t all[2] = { 0, (int64_t)R * TOKENS };
+    const char *why;
+    form = which;
+    kcp_plan_free(plan);
+    if (kcp_plan_make(&plan, 1, all, R, NULL, 0, TOKENS, 0, &why)) return;
+    for (int e = 0; e < P * P; e++) unit[e] = e / P == e % P;
+    memset(state, 0, sizeof state);
+    for (int r = 0; r < R; r++) {
+        if (run(r, zero, 0, h) || run(r, unit, 1, M) ||
+            run(r, expected[r], 0, expected[r + 1])) return;
+        for (int i = 0; i < P; i++) {
+            memcpy(map[r][i], h + i * P, P * sizeof *h);
+            memcpy(map[r][i] + P, M + i * P, P * sizeof *M);
+        }
+    }
+    if (ranks_run(R, exchange_rank, NULL)) return;
+    diagram(R, KCP_FORWARD, until);
+    put("<div class=cards>");
+    for (int r = 0; r < R; r++) {
+        int last = 0;
+        for (int i = 0; i < nposts; i++)
+            if (posts[i].to == r || (posts[i].to < 0 && r)) last = posts[i].step;
+        for (int e = 0; e < P * P; e++)
+            worst = fmax(worst, fabs(state[r][e] - expected[r][e]));
+        put("<div class=card>rank %d<div>", r);
+        picture("S_in", last <= until ? state[r] : zero, P, P, P, 1, 0);
+        put("</div></div>");
+    }
+    put("</div><p class=caption aria-live=polite>Form %s, %d ranks, the messages of the "
+        "first %d steps. In the end the states differ from the recurrence's by at most "
+        "%.0e.</p>", kcp_form_names[form], R, until, worst);
+}
+
+/* Returns for each slider its name, least and greatest value, step and first value. */
+const char *play_sliders(int chapter)
+{
+    put("%s", chapter == 6
+            ? "ranks, 1, 8, 1, 4; place of the cuts, -2, 2, 0.25, 0; "
+              "strength of the gate, 0, 13, 0.5, 5"
+            : "form of the exchange, 0, 3, 1, 1; ranks, 2, 8, 1, 4; steps, 0, 8, 1, 2");
+    return answer();
+}
+
+/* Returns the figure of a chapter as HTML, for the values of its three sliders. */
+const char *play_draw(int chapter, double a, double b, double c)
+{
+    if (chapter == 6) draw_plan((int)a, b, c);
+    else draw_exchange((int)a, (int)b, (int)c);
+    return answer();
 }

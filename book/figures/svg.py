@@ -76,26 +76,6 @@ def dot(x, y, r, ink):
           % (x, y, r, ink))
 
 
-MOVES = """<rect class="veil" x="%.1f" y="%.1f" width="0" height="%.1f" \
-style="fill:var(--paper);fill-opacity:.88"/>
-<text class="player" x="%.1f" y="%.1f" text-anchor="end" tabindex="0" role="button" \
-style="fill:var(--link,#1f4f8f);cursor:pointer">\u25b6 play</text>
-<style>@media print{.player{display:none}}</style><script>(function(){\
-var s=document.currentScript.closest('svg'),v=s.querySelector('.veil'),\
-b=s.querySelector('.player'),id;function play(){\
-var t0=performance.now();cancelAnimationFrame(id);(function step(t){\
-var p=Math.min(Math.max(0,(t-t0)/%.0f),1),x=%.1f+p*%.1f;\
-v.setAttribute('x',x);v.setAttribute('width',%.1f-x);\
-if(p<1)id=requestAnimationFrame(step)})(t0)}b.onclick=play;\
-b.onkeydown=function(e){if(e.key=='Enter'||e.key==' ')play()}})()</script>"""
-
-
-def moves(x0, x1, y0, y1, seconds):
-    """Animates a figure: a click uncovers the area x0..x1, y0..y1 from left to right.
-    In print, and if scripts are off, the whole figure is visible."""
-    print(MOVES % (x0, y0, y1 - y0, x1, y0 - 4, seconds * 1000, x0, x1 - x0, x1))
-
-
 def example(name):
     """Returns an array of book/tokens.h, such as ex_k, as nested lists."""
     with open("book/tokens.h", encoding="utf-8") as f:
