@@ -207,12 +207,14 @@ class Page:
         def span(form, values):
             return " to ".join(once(form % v for v in (min(values), max(values))))
         if self.runs:
-            self.add("\nThe runs, each with the rate of a copy and of a product in "
-                     "bf16:\n")
+            self.add("\n::: {.folded title=\"The runs, each with the rate of a copy and "
+                     "of a product in bf16\"}")
         for i, (name, of) in enumerate(self.runs.items()):
             self.add("- *%c*: %s; %s TB/s, %s TFLOP/s" % (
                 97 + i, name, span("%.2f", [r.copy / 1e12 for r in of]),
                 span("%.0f", [r.product / 1e12 for r in of])))
+        if self.runs:
+            self.add(":::")
 
     def notes(self):
         if STALE in self.marks:
