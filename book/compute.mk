@@ -21,7 +21,7 @@ $(bk)/page.wasm: $(wasm_obj)
 # The figures of chapters 06 and 07 have a smaller program.
 $(bk)/play.wasm: book/figures/play.c $(addprefix $(bk)/wasm/,ref/01_step.o ref/06_plan.o ref/07_merge.o ref/16_diagonal.o ref/core/registry.o book/compute/draw.o book/compute/ranks.o \
                  $(patsubst %.c,%.o,comm/halo.c comm/segment_sum.c $(wildcard comm/form/*.c)))
-	@clang --target=wasm32-wasi -mexec-model=reactor -std=c11 -D_POSIX_C_SOURCE=200809L -O2 -Iref -I. -Ibook/compute $^ -o $@ \
+	@clang --target=wasm32-wasi -mexec-model=reactor -std=c11 -D_POSIX_C_SOURCE=200809L -O2 -Iref -I. $^ -o $@ \
 	    -Wl,--export=play_draw,--export=play_sliders,--strip-all,-z,stack-size=262144
 $(bk)/play6.js $(bk)/play7.js: $(bk)/play%.js: book/figures/play.js $(bk)/play.wasm
 	@{ sed '/PROGRAM/,$$d' $<; printf 'const FIGURE = $*, program = "'; base64 -w 0 $(bk)/play.wasm; echo '";'; sed '1,/PROGRAM/d' $<; } > $@

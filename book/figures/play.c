@@ -4,8 +4,8 @@
  * map from the start of sequence 1 to a token, computed token by token by ref_step.
  * 07: ref_step computes the map of each rank, and comm/form/ exchanges the maps. */
 #include "base/random.h"
+#include "book/compute/page.h"
 #include "checked.h"
-#include "page.h"
 #include "ref.h"
 
 #include <stdio.h>
@@ -174,8 +174,8 @@ static void draw_exchange(int which, int R, int until)
         picture("S_in", last <= until ? state[r] : zero, P, P, P, 1, 0);
         put("</div></div>");
     }
-    put("</div><p class=caption aria-live=polite>Form %s, %d ranks, the messages of the "
-        "first %d steps. In the end the states differ from the recurrence's by at most "
+    put("</div><p class=caption aria-live=polite>Form %s, %d ranks, the messages of "
+        "the first %d steps. In the end the states differ from the recurrence's by at most "
         "%.0e.</p>", kcp_form_names[form], R, until, worst);
 }
 
@@ -185,7 +185,8 @@ const char *play_sliders(int chapter)
     put("%s", chapter == 6
             ? "ranks, 1, 8, 1, 4; place of the cuts, -2, 2, 0.25, 0; "
               "strength of the gate, 0, 13, 0.5, 5"
-            : "form of the exchange, 0, 3, 1, 1; ranks, 2, 8, 1, 4; steps, 0, 8, 1, 2");
+            : "form of the exchange, 0, 3, 1, 1; ranks, 2, 8, 1, 4; "
+              "steps, 0, 8, 1, 2");
     return answer();
 }
 
