@@ -1,49 +1,37 @@
 /* first_wgmma.cu -- from an empty file: products of a warpgroup, both ways to read B.
  *     nvcc -O2 -gencode arch=compute_90a,code=sm_90a first_wgmma.cu && ./a.out
- * D = A B^T and E = A B for A, B [64,64] in bf16. The 128 threads copy A and B to
- * shared memory as swizzle128 tiles (cp.async) and arrive at a barrier when the copies
- * are complete. One descriptor reads the rows of the tile of B as columns (K-major),
- * the other reads the same bytes as rows (MN-major).
+ * D = A B^T and E = A B for A, B [64,64] in bf16. Threads copy A and B by cp.async to
+ * swizzle128 tiles, and arrive at a barrier when the copies are complete. For D the
+ * rows of B's tile are columns of the factor (K-major), for E they are rows (MN-major).
  * Book: "From an empty file", chapter T. */
 #include <cuda_bf16.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 typedef __nv_bfloat16 bf16;
 enum { N = 64, THREADS = 128 };
-#define CHECK(call) check(call, #call)
-static void check(cudaError_t failed, const char *call)
-{
-    if (failed) printf("%s: %s\n", call, cudaGetErrorString(failed));
-    if (failed) exit(1);
-}
-
-static __device__ uint32_t at(const void *p)
-{
-    return (uint32_t)__cvta_generic_to_shared(p);
-}
+struct data { bf16 A[N][N], B[N][N]; float D[N][N], E[N][N]; };
+#define AT(p) ((uint32_t)__cvta_generic_to_shared(p))
 
 /* Row r of a tile begins at byte 128 r. Its piece p of 16 bytes is at position
  * p ^ (r % 8). Each thread copies 4 of the 512 pieces. */
-static __device__ void copy_tile(bf16 *tile, const bf16 *from)
+static __device__ void copy_tile(bf16 *tile, const bf16 (*from)[N])
 {
     for (int e = threadIdx.x; e < N * 8; e += THREADS) {
         const int r = e / 8, p = e % 8;
         asm volatile("cp.async.cg.shared.global [%0], [%1], 16;"
-                     ::"r"(at(tile) + r * 128 + ((p ^ r % 8) << 4)),
-                     "l"(from + r * N + p * 8) : "memory");
+                     ::"r"(AT(tile) + r * 128 + ((p ^ r % 8) << 4)),
+                     "l"(&from[r][p * 8]) : "memory");
     }
 }
 
-/* Bits 0-13: the address, bits 16-29: the distance of two blocks of 64 columns (not
- * read here), bits 32-45: the distance of two groups of eight rows, 1024 bytes; all in
- * units of 16 bytes. Bits 62-63: 1 is swizzle128. The tile begins at a multiple of
- * 1024. */
+/* In units of 16 bytes: the address (bits 0-13), the distance of two blocks of 64
+ * columns (16-29, not read here), and that of two groups of eight rows, 1024 bytes
+ * (32-45). Bits 62-63: 1 is swizzle128. The tile begins at a multiple of 1024. */
 static __device__ uint64_t descriptor(const bf16 *tile)
 {
     return (uint64_t)1 << 62 | (uint64_t)(1024 / 16) << 32 | (uint64_t)1 << 16 |
-           (at(tile) >> 4 & 0x3fff);
+           (AT(tile) >> 4 & 0x3fff);
 }
 
 /* d += A B over 16 of the 64 summed columns. TRANS 1: B's descriptor is MN-major. */
@@ -61,13 +49,11 @@ static __device__ void wgmma(float d[32], uint64_t A, uint64_t B)
 
 /* Warp i has rows 16 i to 16 i + 15. A lane has, in each block of eight columns, two
  * neighbours of row lane / 4 and two of row lane / 4 + 8. */
-static __device__ void store(float *D, const float d[32])
+static __device__ void store(float (*D)[N], const float d[32])
 {
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    for (int i = 0; i < 32; i++) {
-        const int row = 16 * warp + lane / 4 + (i % 4 >= 2 ? 8 : 0);
-        D[row * N + i / 4 * 8 + lane % 4 * 2 + i % 2] = d[i];
-    }
+    const int w = threadIdx.x / 32, lane = threadIdx.x % 32;
+    for (int i = 0; i < 32; i++)
+        D[16 * w + lane / 4 + i / 2 % 2 * 8][i / 4 * 8 + lane % 4 * 2 + i % 2] = d[i];
 }
 
 /* The compiler must not move accesses to d and e across this call. */
@@ -76,27 +62,26 @@ static __device__ void pin(float d[32], float e[32])
     for (int i = 0; i < 32; i++) asm volatile("" : "+f"(d[i]), "+f"(e[i]) :: "memory");
 }
 
-static __global__ void products(const bf16 *A, const bf16 *B, float *D, float *E)
+static __global__ void products(data *io)
 {
     __shared__ __align__(1024) bf16 a[N * N], b[N * N];
     __shared__ uint64_t bar;
     float d[32] = {}, e[32] = {};
     if (threadIdx.x == 0)
-        asm volatile("mbarrier.init.shared.b64 [%0], 128;" ::"r"(at(&bar)));
+        asm volatile("mbarrier.init.shared.b64 [%0], 128;" ::"r"(AT(&bar)));
     __syncthreads();                     /* the barrier exists */
-    copy_tile(a, A);
-    copy_tile(b, B);
+    copy_tile(a, io->A);
+    copy_tile(b, io->B);
     /* One arrival per thread, when its copies are complete. With .noinc these are the
      * 128 arrivals of the barrier's count; without it, each would be an extra one. */
-    asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(at(&bar))
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(AT(&bar))
                  : "memory");
     for (int done = 0; !done;)
         asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared.b64 p, [%1], 0;\n"
-                     "selp.b32 %0, 1, 0, p; }" : "=r"(done) : "r"(at(&bar)) : "memory");
+                     "selp.b32 %0, 1, 0, p; }" : "=r"(done) : "r"(AT(&bar)) : "memory");
     /* wgmma is another proxy than cp.async, which wrote the tiles. */
     asm volatile("fence.proxy.async;" ::: "memory");
     __syncthreads();
-
     const uint64_t x = descriptor(a), y = descriptor(b);
     pin(d, e);
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
@@ -107,36 +92,29 @@ static __global__ void products(const bf16 *A, const bf16 *B, float *D, float *E
     asm volatile("wgmma.commit_group.sync.aligned;\n"
                  "wgmma.wait_group.sync.aligned 0;" ::: "memory");
     pin(d, e);
-    store(D, d);
-    store(E, e);
+    store(io->D, d);
+    store(io->E, e);
 }
 
 int main(void)
 {
-    bf16 *A, *B;
-    float *D, *E;
-    CHECK(cudaMallocManaged(&A, sizeof *A * N * N));
-    CHECK(cudaMallocManaged(&B, sizeof *B * N * N));
-    CHECK(cudaMallocManaged(&D, sizeof *D * N * N));
-    CHECK(cudaMallocManaged(&E, sizeof *E * N * N));
-    for (int i = 0; i < N * N; i++) {    /* small integers, so every sum is exact */
-        A[i] = __float2bfloat16((float)(i * 7 % 11 - 5));
-        B[i] = __float2bfloat16((float)(i * 5 % 13 - 6));
+    data *x;
+    if (cudaMallocManaged(&x, sizeof *x)) return 2;
+    for (int e = 0; e < N * N; e++) {    /* small integers, so every sum is exact */
+        x->A[e / N][e % N] = __float2bfloat16((float)(e * 7 % 11 - 5));
+        x->B[e / N][e % N] = __float2bfloat16((float)(e * 5 % 13 - 6));
     }
-    products<<<1, THREADS>>>(A, B, D, E);
-    CHECK(cudaGetLastError());
-    CHECK(cudaDeviceSynchronize());
+    products<<<1, THREADS>>>(x);
+    const int failed = cudaDeviceSynchronize();
     int wrong = 0;
-    for (int i = 0; i < N; i++)
-        for (int j = 0; j < N; j++) {
-            float ABt = 0, AB = 0;
-            for (int p = 0; p < N; p++) {
-                const float a = __bfloat162float(A[i * N + p]);
-                ABt += a * __bfloat162float(B[j * N + p]);
-                AB += a * __bfloat162float(B[p * N + j]);
-            }
-            wrong += (D[i * N + j] != ABt) + (E[i * N + j] != AB);
+    for (int e = 0; e < N * N && !failed; e++) {
+        float ABt = 0, AB = 0;
+        for (int p = 0, i = e / N, j = e % N; p < N; p++) {
+            ABt += __bfloat162float(x->A[i][p]) * __bfloat162float(x->B[j][p]);
+            AB += __bfloat162float(x->A[i][p]) * __bfloat162float(x->B[p][j]);
         }
-    printf("first_wgmma: %d of %d numbers are wrong\n", wrong, 2 * N * N);
-    return wrong > 0;
+        wrong += (x->D[e / N][e % N] != ABt) + (x->E[e / N][e % N] != AB);
+    }
+    printf("first_wgmma: error %d, %d of %d numbers wrong\n", failed, wrong, 2 * N * N);
+    return failed || wrong;
 }
