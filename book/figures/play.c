@@ -175,8 +175,8 @@ static void draw_exchange(int which, int R, int until)
         put("</div></div>");
     }
     put("</div><p class=caption aria-live=polite>Form %s, %d ranks, the messages of "
-        "the first %d steps. In the end the states differ from the recurrence's by at most "
-        "%.0e.</p>", kcp_form_names[form], R, until, worst);
+        "the first %d steps. In the end the states differ from the recurrence's by at "
+        "most %.0e.</p>", kcp_form_names[form], R, until, worst);
 }
 
 /* Returns for each slider its name, least and greatest value, step and first value. */

@@ -1,5 +1,4 @@
 // play.js -- the sliders of the interactive figures of chapters 06 and 07.
-//
 // Book: chapters 06 and 07. FIGURE is the number of the figure (book/compute.mk).
 // All numbers and pictures come from play.c, which compute.mk compiles to WebAssembly.
 // PROGRAM: a constant `program`, the WebAssembly module as base64, is inserted here
