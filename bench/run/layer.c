@@ -157,8 +157,8 @@ static int rank_forward(struct run *x, struct rank *a, struct kcp_comm *comm)
     }
     a->f.saved_bytes = kcp_layer_saved(&x->layer, (const struct kcp_call *)&a->f);
     report->saved = x->both ? a->f.saved_bytes : 0;
-    if (x->both && !(a->f.saved = saved_alloc(x, a->f.saved_bytes)))
-        return KCP_NO_MEMORY;
+    if (x->both) a->f.saved = saved_alloc(x, a->f.saved_bytes);
+    if (x->both && !a->f.saved) return KCP_NO_MEMORY;
     status = status ? status : stage_call(x, kcp_stage_find("08"), &a->f, comm);
     report->sent[KCP_FORWARD] = comm->traffic;
     report->seconds[KCP_FORWARD] = seconds_now() - start;

@@ -145,8 +145,8 @@ int array_out(struct run *x, const struct kcp_call *z, const char *name,
     } else if (is_sum)
         a->copies = x->plan->R;
     const size_t bytes = sizeof(double) * (size_t)a->n * (size_t)a->copies;
-    if (a->n < 0 || !(a->p = malloc(bytes + 8)))
-        return run_error(x, RUN_FAILED, name, "out of memory");
+    a->p = a->n < 0 ? NULL : malloc(bytes + 8);
+    if (!a->p) return run_error(x, RUN_FAILED, name, "out of memory");
     memset(a->p, 0xff, bytes);
     return 0;
 }

@@ -131,8 +131,8 @@ int stage_run(struct run *x)
     if (x->o.conv) return run_error(x, RUN_BAD, "--conv", "not possible with --stage");
     if (load_all(x) != 0 || outputs_make(x, x->stage) != 0 || sums_check(x) != 0)
         return -1;
-    if (!x->report && !(x->report = calloc(1, sizeof *x->report)))
-        return run_error(x, RUN_FAILED, "--stage", "out of memory");
+    if (!x->report) x->report = calloc(1, sizeof *x->report);
+    if (!x->report) return run_error(x, RUN_FAILED, "--stage", "out of memory");
     if (ranks_run(x, x->stage->ranks ? x->plan->R : 1, stage_rank) != 0) return -1;
     return x->relative && x->mpi.r == 0 ? outs_check(x) : 0;
 }

@@ -101,14 +101,14 @@ static int run_all(struct finding *f, double began, struct run *many, struct run
 {
     double *theta = params_make(SEED);
     int status = theta ? KCP_OK : KCP_NO_MEMORY;
-    if (!status && !(status = run_open(one, f->text, 1, KCP_ALL_GATHER)))
-        status = run_step(one, theta);
-    if (!status && !(status = run_open(step, f->text, 1, KCP_ALL_GATHER))) {
-        step->oracle = 1;
-        status = run_step(step, theta);
-    }
+    if (!status) status = run_open(one, f->text, 1, KCP_ALL_GATHER);
+    if (!status) status = run_step(one, theta);
+    if (!status) status = run_open(step, f->text, 1, KCP_ALL_GATHER);
+    step->oracle = 1;
+    if (!status) status = run_step(step, theta);
     if (status) return report(*step->why ? step : one, status);
-    if ((status = run_forms(f, many, one, theta))) return status;
+    status = run_forms(f, many, one, theta);
+    if (status) return status;
     f->worst_one = compare_runs(many, one, f->error_one);
     f->worst_step = compare_runs(many, step, f->error_step);
     measure_alive(f);

@@ -19,20 +19,19 @@ static double work_of(const struct kcase *k)
     return (double)c->T * c->HV * c->K * c->V;
 }
 
-static int order_cases(const struct kcp_stage *s, const struct kcase *list, int n)
+static void order_cases(const struct kcp_stage *s, const struct kcase *list, int n)
 {
-    if (order.stage == s && order.n == n) return KCP_OK;
+    if (order.stage == s && order.n == n) return;
     free(order.at);
+    order.at = alloc_or_exit(sizeof *order.at * (size_t)n);
     order.stage = s;
     order.n = n;
-    if (!(order.at = malloc(sizeof *order.at * (size_t)n))) return KCP_NO_MEMORY;
     for (int i = 0; i < n; i++) {
         int at = i;
         for (; at && work_of(&list[order.at[at - 1]]) > work_of(&list[i]); at--)
             order.at[at] = order.at[at - 1];
         order.at[at] = i;
     }
-    return KCP_OK;
 }
 
 static void move_to_front(int i)
@@ -234,27 +233,29 @@ static void judge_cases(struct isolated *x, int n, struct kcp_report *rep)
         show_tally(v, &y, x->list, t.why);
 }
 
-int judge_variant(const struct kcp_stage *s, const struct kcp_variant *v,
-                  const struct options *o, struct kcp_report *rep)
+static void judge_variant(const struct kcp_stage *s, const struct kcp_variant *v,
+                          const struct options *o, struct kcp_report *rep)
 {
     static struct kcp_stage held;                 /* s with o->reference */
-    int n, status = KCP_OK;
+    int n;
     if (o->reference && !strcmp(o->reference->stage, s->name)) {
         held = *s;
         held.ref = o->reference->run;
         s = &held;
     }
     struct kcase *list = list_of(s, v, o, &n);
-    if (!list) return KCP_NO_MEMORY;
+    if (!list) {
+        report_fail(rep, "%s %s: out of memory", s->name, v->name);
+        return;
+    }
     struct isolated x = { .stage = s, .variant = v, .object = o->object, .list = list };
     if (is_mutant(v)) {
         char why[160];
-        status = order_cases(s, list, n);
-        if (!status) judge_mutant(&x, n, o, rep);
+        order_cases(s, list, n);
+        judge_mutant(&x, n, o, rep);
         isolated_end(&x, why, sizeof why);
     } else judge_cases(&x, n, rep);
     free(list);
-    return status;
 }
 
 static void count_check(const struct kcp_check *c, int status, struct kcp_report *own,
@@ -275,23 +276,16 @@ static void count_check(const struct kcp_check *c, int status, struct kcp_report
     if (own->fail && !rep->first[0]) memcpy(rep->first, own->first, sizeof rep->first);
 }
 
-int judge_check(const struct kcp_check *c, struct kcp_report *rep)
-{
-    struct kcp_report own = { .quiet = rep->quiet };
-    count_check(c, isolated_check(c, &own), &own, rep);
-    return KCP_OK;
-}
-
-int judge_object(const struct kcp_variant *v, const struct options *o,
-                 struct kcp_report *rep)
+void judge_object(const struct kcp_variant *v, const struct options *o,
+                  struct kcp_report *rep)
 {
     static const char *const what[] = {
         "NaN in one sequence changes no bit of other sequences",
         "canonical segments give equal bits on 1 to 8 ranks" };
     const struct kcp_stage *s = stage_find(v->stage);
     const int fixed = o->given || o->reference || ranks_mine() >= 0;
-    int err = judge_variant(s, v, o, rep);
-    for (int i = 0; i < 2 && !err && !fixed; i++) {
+    judge_variant(s, v, o, rep);
+    for (int i = 0; i < 2 && !fixed; i++) {
         struct isolated x = { .stage = s, .variant = v, .object = o->object,
                               .lost = rep->lost };
         struct kcp_report own = { .quiet = rep->quiet };
@@ -300,7 +294,6 @@ int judge_object(const struct kcp_variant *v, const struct options *o,
         const int status = isolated_bits(&x, i, &own);
         if (status != KCP_NA) count_check(&c, status, &own, rep);  /* n/a: no check */
     }
-    return err;
 }
 
 /* If a stage runs on several ranks, judges its reference like a variant, against the
@@ -330,7 +323,8 @@ static void run_checks(const char *stage, const struct kcp_stage *s,
         if (!check_is_selected(o, c[j])) continue;
         if (!s && strcmp(c[j]->stage, shown)) printf("%s\n", c[j]->stage);
         shown = c[j]->stage;
-        judge_check(c[j], rep);
+        struct kcp_report own = { .quiet = rep->quiet };
+        count_check(c[j], isolated_check(c[j], &own), &own, rep);
     }
     fflush(stdout);
 }

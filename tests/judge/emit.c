@@ -76,7 +76,7 @@ static int write_field(const char *path, const struct kcp_field *f,
     if (t->store == KCP_I64) a.kind = NPY_I64;
     if (t->store == KCP_I32) a.kind = NPY_I32;
     if (t->store == KCP_I32) {                           /* npy_write needs int64 */
-        if (!(wide = malloc(8 * (size_t)t->n + 8))) return 2;
+        wide = alloc_or_exit(8 * (size_t)t->n + 8);
         for (int64_t i = 0; i < t->n; i++) wide[i] = ((int *)t->p)[i];
         a.data = wide;
     }

@@ -328,12 +328,9 @@ int check_is_selected(const struct options *o, const struct kcp_check *c);
  * a check runs only if the check supports processes and --variant names the check. */
 int check_is_here(const struct options *o, const struct kcp_check *c);
 
-/* ---- the core (core.c), called by Criterion, kcp-check and the labs. */
-int judge_variant(const struct kcp_stage *s, const struct kcp_variant *v,
-                  const struct options *o, struct kcp_report *rep);
-int judge_object(const struct kcp_variant *v, const struct options *o,
-                 struct kcp_report *rep);      /* judges o->object */
-int judge_check(const struct kcp_check *c, struct kcp_report *rep);
+/* ---- the core (core.c), called by Criterion and kcp-check. */
+void judge_object(const struct kcp_variant *v, const struct options *o,
+                  struct kcp_report *rep);     /* judges o->object */
 int judge_all(const struct options *o, struct kcp_report *rep);
 
 #ifdef __cplusplus

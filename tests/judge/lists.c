@@ -140,7 +140,8 @@ static struct kcase *cases_for_paths(const struct kcp_stage *s, const char *kern
         while (first < *n && !((!of_K || list[first].call.K == of_K) &&
                                reaches(s, kernel, p, &list[first], d))) first++;
         if (first < *n) list[first].again = 1;
-        if (first < *n || !(k = malloc(sizeof *k))) continue;
+        if (first < *n) continue;
+        k = alloc_or_exit(sizeof *k);
         if (case_for_path(s, kernel, p, d, o, id++, of_K, k)) {
             k->again = 1;
             list = joined(list, n, k, 1);

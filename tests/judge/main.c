@@ -274,9 +274,9 @@ static int run(int argc, char **argv)
     int status = read_values(&x);
     keep_options(&x, argv[0]);
     if (!status) status = combine(&x);
+    if (!status && x.reference) status = set_reference(&x);
     if (status) return status;
     struct options *o = &x.o;
-    if (x.reference && (status = set_reference(&x))) return status;
     rep.quiet = o->quiet;
     if (o->variant && strchr(o->variant, '/')) {
         mine = load("--variant", o->variant, 1);

@@ -48,11 +48,9 @@ void *fenced_unwritten_soon(const struct memory *m, size_t n)
 {
     const size_t before = fence_bytes, all = n + 2 * before;
     char *p = m->alloc(all);
-    int status = KCP_OK;
     if (!p) return NULL;
-    if (!bare_workspaces) status = m->fill_soon(p, 0xff, all);
-    else if (!(status = m->fill_soon(p, 0xff, before)))
-        status = m->fill_soon(p + before + n, 0xff, before);
+    int status = m->fill_soon(p, 0xff, bare_workspaces ? before : all);
+    if (!status && bare_workspaces) status = m->fill_soon(p + before + n, 0xff, before);
     if (!status) return p + before;
     m->free(p);
     return NULL;
