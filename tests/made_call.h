@@ -47,11 +47,6 @@ static inline int64_t made_numbers(const struct kcp_call *c, const char *shape,
     return all;
 }
 
-static inline void *made_pointer(const struct made_call *m, int i)
-{
-    return *(void *const *)(m->a.bytes + m->stage->fields[i].at);
-}
-
 static inline void made_set(struct made_call *m, int i, void *p)
 {
     *(void **)(m->a.bytes + m->stage->fields[i].at) = p;

@@ -23,11 +23,10 @@ struct member {
 static const struct member members[] = {
 #define M(name) AT(kcp_call, name)
     M(T), M(N), M(NS), M(NC), M(R), M(r), M(H), M(HV), M(K), M(V), M(C), M(KG), M(D),
-    M(Wc), M(model), M(pass), M(part), M(gate), M(beta_form), M(q_type),
-    M(g_type), M(beta_type), M(act), M(layout),
-    M(save), M(form), M(walk), M(blocks), M(strip_chunks), M(l2norm), M(reuse_M),
-    M(shift), M(scale), M(lower_bound), M(plan), M(comm), M(ops), M(work),
-    M(work_bytes), M(stream),
+    M(Wc), M(model), M(pass), M(part), M(gate), M(beta_form), M(q_type), M(g_type),
+    M(beta_type), M(act), M(layout), M(save), M(form), M(walk), M(blocks),
+    M(strip_chunks), M(l2norm), M(reuse_M), M(shift), M(scale), M(lower_bound), M(plan),
+    M(comm), M(ops), M(work), M(work_bytes), M(stream),
 #undef M
 #define M(name) AT(kcp_comm, name)
     M(R), M(r), M(backend), M(all_gather), M(send), M(recv), M(group), M(barrier),
@@ -69,9 +68,9 @@ static const struct { const char *name; size_t bytes; } sizes[] = {
     S(kcp_merge), S(kcp_forward), S(kcp_chunk_backward), S(kcp_wy_backward),
     S(kcp_merge_backward), S(kcp_h0), S(kcp_backward), S(kcp_conv), S(kcp_scan),
     S(kcp_family), S(kcp_ladder), S(kcp_comm), S(kcp_traffic), S(kcp_mapops),
-    S(kcp_exchange), S(kcp_halo), S(kcp_segment), S(kcp_context),
-    S(kcp_plan), S(kcp_owners), S(kcp_field), S(kcp_stage), S(kcp_variant),
-    S(kcp_layer), S(kcp_saved), S(kcp_saved_item),
+    S(kcp_exchange), S(kcp_halo), S(kcp_segment), S(kcp_context), S(kcp_plan),
+    S(kcp_owners), S(kcp_field), S(kcp_stage), S(kcp_variant), S(kcp_layer),
+    S(kcp_saved), S(kcp_saved_item),
 };
 
 #define E(name) { #name, name }
@@ -80,14 +79,12 @@ static const struct { const char *name; size_t bytes; } sizes[] = {
 static const struct { const char *name; int value; } values[] = {
     E(KCP_OK), E(KCP_NA), E(KCP_BAD), E(KCP_NO_MEMORY), E(KCP_COMM), E(KCP_CUDA),
     E(KCP_MISMATCH), KCP_MODEL_LIST(MODEL_VALUE) E(KCP_FORWARD), E(KCP_BACKWARD),
-    E(KCP_GATE_RAW), E(KCP_GATE_SOFTPLUS),
-    E(KCP_GATE_BOUNDED), E(KCP_BETA_RAW), E(KCP_BETA_SIGMOID), E(KCP_BETA_SIGMOID2),
-    E(KCP_ACT_NONE), E(KCP_ACT_SILU), E(KCP_RECOMPUTE), E(KCP_SAVE_ALL),
-    E(KCP_KV), E(KCP_VK), E(KCP_LOCAL), E(KCP_REVERSE),
-    E(KCP_SUM_LOCAL), E(KCP_ZIGZAG),
-    E(KCP_PLAIN_UNKNOWN), E(KCP_AS_Q), E(KCP_TYPE_F64), E(KCP_TYPE_F32),
-    E(KCP_TYPE_BF16), E(KCP_TYPE_F16),
-    E(KCP_F64), E(KCP_F32), E(KCP_BF16), E(KCP_HOST), E(KCP_DEVICE), E(KCP_FORMS),
+    E(KCP_GATE_RAW), E(KCP_GATE_SOFTPLUS), E(KCP_GATE_BOUNDED), E(KCP_BETA_RAW),
+    E(KCP_BETA_SIGMOID), E(KCP_BETA_SIGMOID2), E(KCP_ACT_NONE), E(KCP_ACT_SILU),
+    E(KCP_RECOMPUTE), E(KCP_SAVE_ALL), E(KCP_KV), E(KCP_VK), E(KCP_LOCAL),
+    E(KCP_REVERSE), E(KCP_SUM_LOCAL), E(KCP_ZIGZAG), E(KCP_PLAIN_UNKNOWN), E(KCP_AS_Q),
+    E(KCP_TYPE_F64), E(KCP_TYPE_F32), E(KCP_TYPE_BF16), E(KCP_TYPE_F16), E(KCP_F64),
+    E(KCP_F32), E(KCP_BF16), E(KCP_HOST), E(KCP_DEVICE), E(KCP_FORMS),
     KCP_FORM_LIST(FORM_VALUE)
 };
 
