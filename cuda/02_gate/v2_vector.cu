@@ -6,6 +6,7 @@
 // (a.g is not NULL) adds 4 K bytes. Version 1 reaches 60 percent of the bound, because
 // each thread has one 2-byte load in flight. Here K / 8 lanes load a row of q or k, 8
 // numbers per lane. A warp loads the gates of 16 tokens (GDN: 8) before the first use.
+// g_raw is bf16 or float, beta_raw is of any type.
 #include "v2_vector_back.cuh"
 #include "cuda/host/stages_v2.cuh"
 
@@ -54,7 +55,7 @@ static __device__ __forceinline__ float activate(const struct kcp_gate &a,
 
 // Computes G of a chunk and head. Each group of K / 4 threads sums one subchunk of 16
 // tokens, four channels per thread. Then the group adds the sums of earlier subchunks.
-template <int K>
+template <class X, int K>
 static __global__ __launch_bounds__(K) void gate_sums(const struct kcp_gate a)
 {
     __shared__ float last[SUBCHUNKS][K];
@@ -63,14 +64,16 @@ static __global__ __launch_bounds__(K) void gate_sums(const struct kcp_gate a)
     const struct token_range z = chunk_tokens(a, ((const int *)a.sc)[c], c);
     const float *A_log = (const float *)a.A_log, *dt = (const float *)a.dt_bias;
     const float expA = A_log ? expf(A_log[n]) : 1.0f;
-    uint2 x[ROWS];
+    struct numbers<X, 4> x[ROWS];
     float sum[4] = {};
 
     #pragma unroll
     for (int r = 0; r < ROWS; r++) {
         const int t = subchunk * ROWS + r;
-        x[r] = t < z.len ? *(const uint2 *)(in<bf16>(a.g_raw, z.t + t, a.HV, n, K) + i)
-                         : make_uint2(0, 0);
+        x[r] = {};
+        if (t < z.len)
+            x[r] = *(const struct numbers<X, 4> *)
+                (in<X>(a.g_raw, z.t + t, a.HV, n, K) + i);
     }
     struct gate_of_channel f[4];
     for (int d = 0; d < 4; d++) f[d] = { expA, dt ? dt[n * K + i + d] : 0.0f };
@@ -80,8 +83,8 @@ static __global__ __launch_bounds__(K) void gate_sums(const struct kcp_gate a)
     for (int r = 0; r < ROWS; r++) {
         const int t = subchunk * ROWS + r;
         const float4 g = {
-            activate(a, f[0], low(x[r].x)), activate(a, f[1], high(x[r].x)),
-            activate(a, f[2], low(x[r].y)), activate(a, f[3], high(x[r].y)) };
+            activate(a, f[0], x[r].at[0]), activate(a, f[1], x[r].at[1]),
+            activate(a, f[2], x[r].at[2]), activate(a, f[3], x[r].at[3]) };
         sum[0] += max_or_nan(g.x, -750.0f);
         sum[1] += max_or_nan(g.y, -750.0f);
         sum[2] += max_or_nan(g.z, -750.0f);
@@ -116,17 +119,18 @@ static __global__ __launch_bounds__(256) void head_sums(const struct kcp_gate a)
     const struct token_range z = chunk_tokens(a, ((const int *)a.sc)[c], c);
     const float *A_log = (const float *)a.A_log, *dt = (const float *)a.dt_bias;
     float g[TOKENS], sum = 0.0f, before = 0.0f;
+    uint32_t bits[TOKENS];
     struct gate_of_channel f = { 1.0f, 0.0f };
 
     if (n < a.HV) f = { A_log ? expf(A_log[n]) : 1.0f, dt ? dt[n] : 0.0f };
     #pragma unroll
     for (int r = 0; r < TOKENS; r++) {
         const int t = w * TOKENS + r, here = n < a.HV && t < z.len;
-        g[r] = here ? (float)in<bf16>(a.g_raw, z.t + t, a.HV, n, 1)[0] : 0.0f;
+        bits[r] = here ? load_bits(a.g_raw, (z.t + t) * a.HV + n, a.g_type) : 0;
     }
     #pragma unroll
     for (int r = 0; r < TOKENS; r++) {
-        g[r] = activate(a, f, g[r]);
+        g[r] = activate(a, f, float_of_bits(bits[r], a.g_type));
         sum += max_or_nan(g[r], -750.0f);
     }
     last[w][lane] = sum;
@@ -147,7 +151,8 @@ static __global__ void beta_all(const struct kcp_gate a)
 {
     const int64_t at = blockIdx.x * 256ll + threadIdx.x;
     if (at >= a.T * a.HV) return;
-    const float raw = (float)((const bf16 *)a.beta_raw)[at];
+    const float raw =
+        float_of_bits(load_bits(a.beta_raw, at, a.beta_type), a.beta_type);
     const float s = a.beta_form == KCP_BETA_SIGMOID2 ? 2.0f : 1.0f;
     const float y = 1.0f / (1.0f + expf(-raw)), rest = 1.0f / (1.0f + expf(raw));
     const int as_given = a.beta_form == KCP_BETA_RAW;
@@ -156,16 +161,17 @@ static __global__ void beta_all(const struct kcp_gate a)
             ((const float *)a.dbeta)[at] * (as_given ? 1.0f : s * y * rest);
 }
 
-template <int K>
+template <class X, int K>
 static void forward(const struct kcp_gate *a)
 {
     const unsigned blocks = (unsigned)((a->T * a->H * (K / 8) + 255) / 256);
     if (a->q || a->k) norm_rows<K><<<dim3(blocks, 2), 256, 0, a->stream>>>(*a);
-    if (a->model == KCP_KDA) gate_sums<K><<<dim3(a->NC, a->HV), K, 0, a->stream>>>(*a);
+    const dim3 chunks(a->NC, a->HV);
+    if (a->model == KCP_KDA) gate_sums<X, K><<<chunks, K, 0, a->stream>>>(*a);
     else head_sums<<<(unsigned)a->NC * ((a->HV + 31) / 32), 256, 0, a->stream>>>(*a);
 }
 
-template <int K>
+template <class X, int K>
 static void backward(const struct kcp_gate *a)
 {
     const unsigned rows = (unsigned)((a->T * a->H * (K / 8) + 255) / 256);
@@ -173,8 +179,8 @@ static void backward(const struct kcp_gate *a)
     const int N = a->model == KCP_KDA ? 4 : 1;
     const unsigned blocks = (unsigned)(a->NC * ((W + 32 * N - 1) / (32 * N)));
     norm_rows_back<K><<<dim3(rows, 2), 256, 0, a->stream>>>(*a);
-    if (N == 4) gate_back<4><<<blocks, 256, 0, a->stream>>>(*a);
-    else gate_back<1><<<blocks, 256, 0, a->stream>>>(*a);
+    if (N == 4) gate_back<X, 4><<<blocks, 256, 0, a->stream>>>(*a);
+    else gate_back<X, 1><<<blocks, 256, 0, a->stream>>>(*a);
     add_parts<<<(unsigned)a->NS * a->HV, SUMS, 0, a->stream>>>(*a);
 }
 
@@ -182,8 +188,10 @@ template <int K>
 static int gate_v2_vector_launch(const struct kcp_gate *a)
 {
     if (!a->T) return KCP_OK;
-    if (a->pass == KCP_FORWARD) forward<K>(a);
-    else backward<K>(a);
+    const int is_f32 = a->g_type == KCP_TYPE_F32, back = a->pass != KCP_FORWARD;
+    const auto run = back ? backward<bf16, K> : forward<bf16, K>;
+    const auto run_f32 = back ? backward<float, K> : forward<float, K>;
+    (is_f32 ? run_f32 : run)(a);
     if (a->pass == KCP_BACKWARD || a->beta)
         beta_all<<<(unsigned)((a->T * a->HV + 255) / 256), 256, 0, a->stream>>>(*a);
     return launched();
@@ -194,13 +202,15 @@ int v2_gate(void *args)
     const struct kcp_gate *a = (const struct kcp_gate *)args;
     const void *p[] = { a->q_raw, a->k_raw, a->g_raw, a->q, a->k, a->g, a->G, a->dq,
                         a->dk, a->dg, a->dq_raw, a->dk_raw, a->dg_raw };
-    if (a->model > KCP_GDN) return KCP_NA;
-    if (a->C != CHUNK || (a->K != 64 && a->K != 128)) return KCP_NA;
+    if (a->model > KCP_GDN || a->g_type == KCP_TYPE_F16) return KCP_NA;
+    const int K = a->K;
+    if (a->C != CHUNK || (K != 64 && K != 128 && K != 256)) return KCP_NA;
     for (const void *x : p)
         if (!is_aligned_16(x)) return KCP_NA;
-    return a->K == 64 ? gate_v2_vector_launch<64>(a) : gate_v2_vector_launch<128>(a);
+    if (K == 256) return gate_v2_vector_launch<256>(a);
+    return K == 64 ? gate_v2_vector_launch<64>(a) : gate_v2_vector_launch<128>(a);
 }
 
 KCP_VARIANT(gate_v2_vector) = {
     "02_gate", "v2_vector", "vector loads, 16 tokens in flight per channel",
-    KCP_BF16, KCP_DEVICE, "K 64 or 128, C 64", v2_gate, v1_gate_work };
+    KCP_BF16, KCP_DEVICE, "K 64, 128 or 256, C 64", v2_gate, v1_gate_work };

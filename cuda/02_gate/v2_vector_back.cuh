@@ -1,5 +1,6 @@
 // v2_vector_back.cuh -- backward of norms and gates, with vector loads.
 // Book: chapter 02, "Code: kernels".
+#include "cuda/tile/typed.cuh"
 #include "cuda/tile/warp_scan.cuh"
 
 // Bound: memory. These kernels read 14 K bytes (q, k, the gate, and their gradients)
@@ -80,51 +81,49 @@ static __device__ __forceinline__ float gate_slope(const struct kcp_gate &a,
     return dg;
 }
 
-// Vector types for N adjacent numbers of a row: type `b` for g in bf16, type `f` for a
-// gradient in fp32.
-template <int N> struct vec;
-template <> struct vec<4> { typedef float4 f; typedef uint2 b; };
-template <> struct vec<1> { typedef float f; typedef bf16 b; };
+// N adjacent numbers of a row of type X (bf16 or float).
+template <class X, int N> struct __align__(N * sizeof(X)) numbers { X at[N]; };
 
 // Processes AHEAD tokens, starting at t, with N columns per lane. All AHEAD tokens are
 // loaded before the first one is used.
-template <int N>
+template <class X, int N>
 static __device__ __forceinline__ void tokens_back(const struct kcp_gate &a,
                                                    struct token_range z, int t,
                                                    int64_t e, const struct slope *f,
                                                    float *dA, float *ddt)
 {
     const int64_t W = (int64_t)a.HV * a.KG;
-    typename vec<N>::b x[AHEAD];
-    typename vec<N>::f dg[AHEAD];
+    struct numbers<X, N> x[AHEAD];
+    struct numbers<float, N> dg[AHEAD];
     #pragma unroll
     for (int r = 0; r < AHEAD; r++) {
         const int64_t at = (z.t + t + r) * W + e;
-        x[r] = typename vec<N>::b();
-        dg[r] = typename vec<N>::f();
+        x[r] = {};
+        dg[r] = {};
         if (e >= W || t + r >= z.len) continue;
-        x[r] = *(const typename vec<N>::b *)((const bf16 *)a.g_raw + at);
-        dg[r] = *(const typename vec<N>::f *)((const float *)a.dg + at);
+        x[r] = *(const struct numbers<X, N> *)((const X *)a.g_raw + at);
+        dg[r] = *(const struct numbers<float, N> *)((const float *)a.dg + at);
     }
     //> kernel-gate-back
     #pragma unroll
     for (int r = 0; r < AHEAD; r++) {
-        const bf16 *in = (const bf16 *)&x[r];
-        float *d = (float *)&dg[r];
+        const X *in = x[r].at;
+        float *d = dg[r].at;
         #pragma unroll
         for (int j = 0; j < N; j++) {
             d[j] = gate_slope(a, f[j], (float)in[j], d[j], &dA[j]);
             ddt[j] += a.gate == KCP_GATE_RAW ? 0.0f : d[j];
         }
         if (e < W && t + r < z.len)
-            *(typename vec<N>::f *)((float *)a.dg_raw + (z.t + t + r) * W + e) = dg[r];
+            *(struct numbers<float, N> *)((float *)a.dg_raw + (z.t + t + r) * W + e) =
+                dg[r];
     }
     //< kernel-gate-back
 }
 
 // Computes dg_raw of one chunk, and the row of this chunk in two arrays [NC,HV * KG]:
 // terms of dA_log and of ddt_bias. Each lane processes N columns, each warp 8 tokens.
-template <int N>
+template <class X, int N>
 static __global__ __launch_bounds__(256, 3) void gate_back(const struct kcp_gate a)
 {
     __shared__ float sums[2][WARPS][32 * N];
@@ -140,7 +139,7 @@ static __global__ __launch_bounds__(256, 3) void gate_back(const struct kcp_gate
         f[d] = { A_log ? __expf(A_log[(e + d) / a.KG]) : 1.0f, dt ? dt[e + d] : 0.0f };
     #pragma unroll 1
     for (int t = w * TOKENS; t < (w + 1) * TOKENS; t += AHEAD)
-        tokens_back<N>(a, z, t, e, f, dA, ddt);
+        tokens_back<X, N>(a, z, t, e, f, dA, ddt);
     for (int d = 0; d < N; d++) {
         sums[0][w][lane * N + d] = dA[d];
         sums[1][w][lane * N + d] = ddt[d];
