@@ -41,6 +41,8 @@ static int runner_chain(struct runner *x)
         for (int j = n - 1; j >= 0 && e == KCP_NA; j--)
             if (v[j]->where == KCP_DEVICE && v[j]->storage == KCP_BF16)
                 e = runner_once(x, st, v[j]);
+        /* Only maps are missing if no kernel supports a large V. */
+        if (e == KCP_NA && (i == 3 || i == 5)) continue;
         if (e) {
             fprintf(stderr, "kcp-bench: %s: status %d\n", chain[i], e);
             return e;

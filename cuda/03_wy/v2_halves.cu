@@ -94,7 +94,8 @@ static __device__ void load_chunk(const struct kcp_wy &a, struct token_range z, 
 }
 
 template <int K>
-static __global__ __launch_bounds__(THREADS, 2) void wy(const struct kcp_wy a)
+static __global__ __launch_bounds__(THREADS, K > 128 ? 1 : 2)
+void wy(const struct kcp_wy a)
 {
     extern __shared__ __align__(128) unsigned char shared[];
     struct wy_storage<K> &s = *(struct wy_storage<K> *)shared;
@@ -146,16 +147,18 @@ int v2_wy(void *args)
 {
     const struct kcp_wy *a = (const struct kcp_wy *)args;
     const void *p[] = { a->q, a->k, a->v, a->G };
-    if (a->C != CHUNK || (a->K != 64 && a->K != 128)) return KCP_NA;
-    if (a->V % 32 || a->V > 2 * a->K) return KCP_NA;
+    const int K = a->K;
+    if (a->C != CHUNK || (K != 64 && K != 128 && K != 256)) return KCP_NA;
+    if (a->V % 32 || a->V > 2 * K) return KCP_NA;
     for (const void *x : p)
         if (!is_aligned_16(x)) return KCP_NA;
     if (!a->NC) return KCP_OK;
-    return a->K == 64 ? wy_v2_halves_launch<64>(a) : wy_v2_halves_launch<128>(a);
+    if (K == 256) return wy_v2_halves_launch<256>(a);
+    return K == 64 ? wy_v2_halves_launch<64>(a) : wy_v2_halves_launch<128>(a);
 }
 
 KCP_VARIANT(wy_v2_halves) = {
     "03_wy",  "v2_halves", "tensor cores: recursive halving of the triangle",
-    KCP_BF16, KCP_DEVICE,  "K 64 or 128, V a multiple of 32 up to 2 K, C 64",
+    KCP_BF16, KCP_DEVICE,  "K 64, 128, 256, V a multiple of 32 up to 2 K, C 64",
     v2_wy,    NULL
 };

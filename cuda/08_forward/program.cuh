@@ -52,7 +52,7 @@ static size_t place(struct forward *x, const struct kcp_forward *args,
     int *want = (int *)arena_take(r, a->NS, sizeof(int));
     const struct split whole = { 0, a->NS, (int *)a->cu, (int *)a->cn, want,
                                  x->maps, x->states, x->h_out, NULL };
-    x->p = split_sequence(call, r, &whole);
+    x->p = t.whole ? whole : split_sequence(call, r, &whole);
     s->want = x->p.want;
     s->map = x->p.maps;
     s->h_start = a->h0 ? x->p.starts : NULL;
@@ -86,7 +86,7 @@ static int carry(struct forward *x)
     put_split(call, 0, &x->p);
     states_in(call, 0, x->a.h0, x->states);
     if (x->a.h0) spread(call, &x->p, 0, 0, x->states, x->p.starts);
-    int status = x->t.affine(&map);
+    int status = needs_maps(call, &x->p) ? x->t.affine(&map) : KCP_OK;
     if (!status) status = compose_strips(call, &x->p, 0, x->maps);
     profile_hook(PART_EXCHANGE, x->a.stream);
     if (!status) status = exchange(&x->e);
@@ -107,7 +107,7 @@ static int outputs(struct forward *x)
     const struct kcp_call *call = (struct kcp_call *)&x->a;
     struct kcp_chunk chunk = stage_args<struct kcp_chunk>(call, x->s);
     ON_SPLIT(chunk, x->p);
-    if (!keeps_all(x)) chunk.v_new = chunk.h = NULL;
+    if (!keeps_all(x) && !x->t.stores_states) chunk.v_new = chunk.h = NULL;
 
     const int status = x->t.chunk(&chunk);
     if (status) return status;

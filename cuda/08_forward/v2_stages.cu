@@ -14,7 +14,7 @@ static size_t work(const void *args) { return forward_work<bf16>(args, stages(ar
 
 KCP_VARIANT(forward_v2_stages) = {
     "08_forward", "v2_stages", "the tensor-core kernels of the stages in sequence",
-    KCP_BF16, KCP_DEVICE, "K 64 or 128, V 64, 128, 192, 256 up to 2 K, C 64",
+    KCP_BF16, KCP_DEVICE, "K 64, 128, 256 (sm_90a), V a multiple of 64 up to 2 K, C 64",
     run, work };
 
 static int run_f32(void *args)

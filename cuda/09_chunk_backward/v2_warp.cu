@@ -204,14 +204,16 @@ int v2_chunk_backward(void *args)
     const struct kcp_chunk_backward *a = (const struct kcp_chunk_backward *)args;
     const void *p[] = { a->q, a->k, a->qg, a->kg, a->w, a->Aqk, a->v_new, a->do_,
                         a->dv_local, a->dU, a->dh, a->dAqk };
-    if (a->C != CHUNK || a->V % 64 || (a->K != 64 && a->K != 128)) return KCP_NA;
+    const int scans = a->part & KCP_REVERSE;   // the other part does not depend on K
+    if (a->C != CHUNK || a->V % 64) return KCP_NA;
+    if (scans && a->K != 64 && a->K != 128) return KCP_NA;
     if (!(a->part & (KCP_LOCAL | KCP_REVERSE))) return KCP_BAD;
     for (const void *x : p)
         if (!is_aligned_16(x)) return KCP_NA;
     if (!a->NS) return KCP_OK;
     if (a->part & KCP_LOCAL)
         local_gradients<<<dim3(a->NC, a->HV), 128, 0, a->stream>>>(*a);
-    if (!(a->part & KCP_REVERSE)) return launched();
+    if (!scans) return launched();
     return a->K == 64 ? widths<64>(a) : widths<128>(a);
 }
 

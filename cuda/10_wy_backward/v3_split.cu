@@ -187,26 +187,42 @@ static size_t intermediates_layout(const struct kcp_wy_backward *a,
     return p - (char *)a->work;
 }
 
+template <int K>
+static int launch_pairs(const struct kcp_wy_backward *a, const struct intermediates *b)
+{
+    const size_t bytes = sizeof(struct pair_storage);
+    const auto kernel = a->HV == a->H ? wy_pairs<K, 1> : wy_pairs<K, 2>;
+    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+    kernel<<<dim3(a->NC, a->H), 256, bytes, a->stream>>>(*a, *b);
+    return launched();
+}
+
 template <int K, int V>
 static int wy_backward_v3_split_launch(const struct kcp_wy_backward *a)
 {
     struct intermediates b = {};
-    const size_t one = sizeof(struct solve_storage<K, V>),
-                 two = sizeof(struct pair_storage);
+    const size_t bytes = sizeof(struct solve_storage<K, V>);
     const cudaFuncAttribute most = cudaFuncAttributeMaxDynamicSharedMemorySize;
-    if (cudaFuncSetAttribute(wy_solve<K, V>, most, one) != cudaSuccess ||
-        cudaFuncSetAttribute(wy_pairs<K, 1>, most, two) != cudaSuccess ||
-        cudaFuncSetAttribute(wy_pairs<K, 2>, most, two) != cudaSuccess) {
+    if (cudaFuncSetAttribute(wy_solve<K, V>, most, bytes) != cudaSuccess) {
         cudaGetLastError();              // too little shared memory on this GPU
         return KCP_NA;
     }
     intermediates_layout(a, &b);
-    wy_solve<K, V><<<dim3(a->NC, a->HV), 2 * K, one, a->stream>>>(*a, b);
-    const dim3 grid(a->NC, a->H);
-    if (a->HV == a->H) wy_pairs<K, 1><<<grid, 256, two, a->stream>>>(*a, b);
-    else wy_pairs<K, 2><<<grid, 256, two, a->stream>>>(*a, b);
-    return launched();
+    wy_solve<K, V><<<dim3(a->NC, a->HV), 2 * K, bytes, a->stream>>>(*a, b);
+    return launch_pairs<K>(a, &b);
 }
+
+#ifdef KCP_HOPPER
+static int wy_backward_k256(const struct kcp_wy_backward *a)
+{
+    struct intermediates b = {};
+    intermediates_layout(a, &b);
+    const int status = launch_solve_wide(a, &b);
+    return status ? status : launch_pairs<256>(a, &b);
+}
+#else
+static int wy_backward_k256(const struct kcp_wy_backward *) { return KCP_NA; }
+#endif
 
 size_t v3_wy_backward_work(const void *args)
 {
@@ -221,11 +237,13 @@ int v3_wy_backward(void *args)
                         a->dh, a->dv, a->dq, a->dk, a->work,
                         a->KG > 1 ? a->G : a->work };
     const int K = a->K, V = a->V;
-    if (a->C != CHUNK || (K != 64 && K != 128) || (V != 64 && V != 128)) return KCP_NA;
+    const int small = (K == 64 || K == 128) && (V == 64 || V == 128);
+    if (a->C != CHUNK || (!small && K != 256)) return KCP_NA;
     for (const void *x : p)
         if (!is_aligned_16(x)) return KCP_NA;
     if (a->work_bytes < v3_wy_backward_work(args)) return KCP_BAD;
     if (!a->NC) return KCP_OK;
+    if (K == 256) return wy_backward_k256(a);
     if (K == 64)
         return V == 64 ? wy_backward_v3_split_launch<64, 64>(a)
                        : wy_backward_v3_split_launch<64, 128>(a);
@@ -235,5 +253,5 @@ int v3_wy_backward(void *args)
 
 KCP_VARIANT(wy_backward_v3_split) = {
     "10_wy_backward", "v3_split", "two kernels: the solve, then the pairs of rows",
-    KCP_BF16, KCP_DEVICE, "K and V 64 or 128, C 64", v3_wy_backward,
+    KCP_BF16, KCP_DEVICE, "K, V 64 or 128; K 256, V of 64; C 64", v3_wy_backward,
     v3_wy_backward_work };

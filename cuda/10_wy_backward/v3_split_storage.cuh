@@ -15,6 +15,9 @@ struct intermediates {
     float2 *sums;
 };
 
+// The first kernel for K = 256 (v3_split_wide_sm90.cu, only in builds for sm_90a).
+int launch_solve_wide(const struct kcp_wy_backward *a, const struct intermediates *b);
+
 // Memory is reused: v replaces h, v_new replaces dO, dvb replaces dU.
 template <int K, int V>
 struct solve_storage {

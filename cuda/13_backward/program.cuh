@@ -96,7 +96,7 @@ static int carry(struct backward *x)
         cudaMemcpyAsync(x->dmap, arena_named(&x->r, "maps", 0, 1),
                         sizeof(float) * a->NS * a->HV * a->K * (a->V + a->K),
                         cudaMemcpyDeviceToDevice, a->stream);
-    int status = x->t.merge_backward(&m);
+    int status = needs_maps(call, &x->p) ? x->t.merge_backward(&m) : KCP_OK;
     if (!status) status = compose_strips(call, &x->p, 1, x->dmap);
     profile_hook(PART_EXCHANGE, a->stream);
     if (!status) status = exchange(&x->e);

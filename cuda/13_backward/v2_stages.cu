@@ -16,7 +16,7 @@ static size_t work(const void *args)
 
 KCP_VARIANT(backward_v2_stages) = {
     "13_backward", "v2_stages", "the tensor-core kernels of the stages in sequence",
-    KCP_BF16, KCP_DEVICE, "K 64 or 128, V 64, 128, 192, 256 up to 2 K, C 64",
+    KCP_BF16, KCP_DEVICE, "K 64, 128, 256 (sm_90a), V a multiple of 64 up to 2 K, C 64",
     run, work };
 
 static int run_f32(void *args)

@@ -77,7 +77,7 @@ static void place_backward(struct backward *x)
     x->differs = (int *)arena_take(r, 1, sizeof(int));
     const struct split whole = { 0, a->NS, (int *)a->cu, (int *)a->cn, want,
                                  x->dmap, x->states, x->dh_in, NULL };
-    x->p = split_sequence((const struct kcp_call *)a, r, &whole);
+    x->p = x->t.whole ? whole : split_sequence((const struct kcp_call *)a, r, &whole);
     s->want = x->p.want;
     s->map = s->dmap = x->p.maps;
     s->dh_end = a->dht ? x->p.starts : NULL;

@@ -56,6 +56,12 @@ static inline struct split split_grid(const struct kcp_call *a, struct arena *r,
     return p;
 }
 
+// Returns 1 if a segment or a strip (part of a segment) of this rank needs a map.
+static inline int needs_maps(const struct kcp_call *a, const struct split *p)
+{
+    return p->L || !kcp_alone(a);
+}
+
 static inline struct split split_sequence(const struct kcp_call *a, struct arena *r,
                                           const struct split *whole)
 {

@@ -14,6 +14,8 @@ struct stages {
     int (*chunk_backward)(void *), (*wy_backward)(void *), (*merge_backward)(void *);
     size_t (*gate_work)(const void *), (*wy_backward_work)(const void *);
     int (*recompute)(const struct kcp_gate *, const struct kcp_wy *);  // may be NULL
+    int whole;                           // 1: segments are not cut into strips
+    int stores_states;                   // 1: stage 04 needs memory for h and v_new
 };
 
 // Each function takes its stage's args struct, launches on the call's stream, and
@@ -68,6 +70,8 @@ static inline struct stages stages_of_row(const char *stage, const char *kernel,
         if (k && k->work) (i == 0 ? t.gate_work : t.wy_backward_work) = k->work;
         if (!k) t.path = NULL;
     }
+    t.whole = t.path && kcp_path_word(t.path, "strips", name, sizeof name);
+    t.stores_states = t.path && kcp_path_word(t.path, "states", name, sizeof name);
     return t;
 }
 

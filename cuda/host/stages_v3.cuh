@@ -7,7 +7,9 @@
 int v3_affine(void *args);
 int v3_merge_backward(void *args);
 int v4_chunk(void *args);
+int v5_chunk(void *args);
 int v3_chunk_backward(void *args);
+int v4_chunk_backward(void *args);
 
 // Implements `compose` of struct kcp_mapops. Returns KCP_NA for unsupported shapes.
 int v2_compose(int HV, int K, int V, const void *b, const void *a, int backward,

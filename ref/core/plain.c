@@ -100,7 +100,8 @@ static const struct kcp_path *path_of(const struct device_call *x, int backward,
 int kcp_path_is_plain(const struct kcp_path *p)
 {
     char stage[40];
-    return !p || kcp_path_word(p, "02", stage, sizeof stage) > 0;
+    return !p || (kcp_path_word(p, "02", stage, sizeof stage) > 0 &&
+                  !kcp_path_word(p, "plain", stage, sizeof stage));
 }
 
 /* Returns 1 if a pass of x is plain. Sets *p to the path of the first such pass. */

@@ -19,7 +19,9 @@ export LC_ALL=C
 # `copy_*`, v6_adapted pads with garbage, takes rows
 # of another value head or part of a head, sums only one part of a gradient, overwrites rows
 # of other ranks, or does not convert f16. In `tile_*`, kernels of fp32 omit a decay, beta
-# or a value head of dk, take rows of another chunk, or misplace M or dAqk.
+# or a value head of dk, take rows of another chunk, or misplace M or dAqk. In `k256_*`,
+# kernels of K = 256 omit a decay, a scale or a wait, sum or store only a part of K or V, or
+# divide by small beta.
 mistakes() {
     all_mistakes | awk -F '|' -v only=" $MISTAKES " \
         'only == "  " || index(only, " " $1 " ")'
@@ -56,6 +58,14 @@ tile_group|10:v2_tiles_f32|10_wy_backward/v2_tiles_f32|10_wy_backward/v2_tiles_f
 tile_M|11:v2_tiles_f32|11_merge_backward/v2_tiles_f32|11_merge_backward/v2_tiles_f32.cu|c.end_j = of_h ? 1 : VK;|c.end_i = of_h ? VK : VK, c.end_j = 1;|tiles
 tile_beta|03:v2_tiles_f32|03_wy/v2_tiles_f32|03_wy/v2_tiles_f32.cu|m.A[i][j] *= m.beta[j];||tiles
 wide_finish_gdn|13:v4_scans_finish|backward/finish_gdn|backward/finish_gdn.cuh|return float_of_bits(bits, a.g_type) + dt;|return (float)(bf16)float_of_bits(bits, a.g_type) + dt;|types gdn
+k256_decay|04:v5_wide_sm90|04_chunk/v5_wide|04_chunk/v5_wide_sm90.cu|wide_decay(S, g, gdn);||k256
+k256_slot|04:v5_wide_sm90|04_chunk/v5_wide|04_chunk/v5_wide_sm90.cu|ring_wait_empty(&m->ring, 2 * i + 1);||k256
+k256_output|04:v5_wide_sm90|04_chunk/v5_wide|04_chunk/v5_wide_sm90.cu|y[i][j] *= m.eq[row + j / 2 * 8];|for (int j = 0; j < 4; j++) y[i][j] *= m.eq[row];|k256
+k256_reverse|09:v4_wide_sm90|09_chunk_backward/v4_wide|09_chunk_backward/v4_wide_sm90.cu|scale_rows(d, g.eq, gdn, a.scale);||k256
+k256_early|09:v4_wide_sm90|09_chunk_backward/v4_wide|09_chunk_backward/v4_wide_sm90.cu|ring_wait_full(&m->ring, w);||k256
+k256_panels|10:v3_split|10_wy_backward/v3_split_wide|10_wy_backward/v3_split_wide_sm90.cu|y.h_dS += dot_half_row|y.h_dS = dot_half_row(x.h[group], x.dS[group]);|k256
+k256_half|10:v3_split|10_wy_backward/v3_split_wide|10_wy_backward/v3_split_wide_sm90.cu|const int d = first + 64 * group;|const int d = first;|k256
+k256_beta|10:v3_split|10_wy_backward/v3_split_wide|10_wy_backward/v3_split_wide_sm90.cu|is_divisor(beta) ? w / beta : v;|w / beta;|k256
 LIST
 }
 source_of() {                    # prints the first of these files that exists
@@ -116,6 +126,7 @@ one="$one gate=bounded"
 copies="live kda beta=sigmoid H=2 HV=4 C=64 lengths=150,33 l2norm h0 dht gate=softplus"
 copies="$copies K=96 V=192"
 many="beta=sigmoid K=128 V=128 C=64 l2norm h0 dht gate=softplus"
+tall="beta=sigmoid C=64 l2norm h0 dht gate=softplus H=2 HV=4 K=256"
 share="live kda $many H=36 HV=144 lengths=193"
 for n in 1 2 1 3 1 1 2 1 1 4 1 1 2 1 3 1 1 1 2 1 5 1 1 2 1 1 3 1 1; do share="$share,$n"; done
 wide="$many H=10 HV=70 lengths=150"
@@ -126,6 +137,7 @@ cases_of() {                    # WHAT (a row's last column): prints cases, by d
     one) echo "live kda $one; live gdn $one" ;;
     steps) echo "live kda $one" ;;
     turns) echo "turns kda $one" ;;
+    k256) echo "live kda $tall V=256 lengths=300,33; live gdn $tall V=512 lengths=700,33" ;;
     tiles) echo "live kda $many H=2 HV=4 lengths=150,33; live gdn $many H=2 HV=4 lengths=150,33" ;;
     copies) echo "$copies; live gdn ${copies#live kda } layout=vk" ;;
     ranks) echo "$copies R=2 cuts=ends; $copies R=2 chain layout=vk" ;;

@@ -1,0 +1,168 @@
+// wide_scan.cuh -- copies and products for scans of states with 256 rows.
+// Book: chapter 18, "Keys of 256 channels".
+#ifndef KCP_TILE_WIDE_SCAN_CUH
+#define KCP_TILE_WIDE_SCAN_CUH
+
+#include "warpgroup_store.cuh"
+
+// A consumer warpgroup holds 64 columns of a state [256,V] as S^T [64,256], 128 fp32
+// registers per thread. Threads 0 to 127 load, threads 128 to 255 compute.
+enum { ROWS_K = 256, K_TILES = ROWS_K / 64, WIDE_THREADS = 256 };
+
+// The threads i of a warpgroup copy len rows of a tensor, `stride` elements apart, to
+// `tiles` swizzle128 tiles of 64 columns. Rows >= len become 0.
+template <int tiles>
+static __device__ __forceinline__ void cp_async_tiles(bf16 *to, const bf16 *from,
+                                                      int64_t stride, int len, int i)
+{
+    const int row = i / 8, piece = i % 8;
+    char *at = (char *)to + swizzle128_offset(row, piece);
+    #pragma unroll
+    for (int r = 0; r < CHUNK / 16; r++) {
+        const int there = row + 16 * r < len;
+        const bf16 *x = from + (there ? row + 16 * r : 0) * stride + piece * 8;
+        #pragma unroll
+        for (int t = 0; t < tiles; t++)
+            cp_async_16(at + t * TILE_BYTES + 2048 * r, x + 64 * t, there);
+    }
+}
+
+// Issues y^T [64,64] = S^T X^T, with X [64,256] in four tiles, and stores S, rounded to
+// bf16, in `old` [256,64]. Both need the same packed pairs. The caller waits.
+static __device__ __forceinline__ void wide_times_rows(float (*y)[4],
+                                                       const float (*S)[4],
+                                                       const bf16 *X, bf16 *old)
+{
+    const int lane = threadIdx.x % 32, row = lane % 8 + lane / 16 * 8;
+    const int piece = threadIdx.x / 32 % 4 * 2 + lane / 8 % 2;
+    const uint32_t to = smem_addr((const char *)old + swizzle128_offset(row, piece));
+    uint32_t a[2][2][1][4];
+    #pragma unroll
+    for (int b = 0; b < ROWS_K / 32; b++) {
+        if (b >= 2) wgmma_wait<1>();
+        #pragma unroll
+        for (int i = 0; i < 2; i++) {
+            split_bf16<1>(a[b % 2][i], S + 4 * b + 2 * i);
+            stmatrix_x4_trans(to + (2 * b + i) * 2048, a[b % 2][i][0]);
+        }
+        wgmma_fence();
+        #pragma unroll
+        for (int i = 0; i < 2; i++) {
+            const int step = 2 * b + i;
+            wgmma_m64n64k16_rs<0>(y, a[b % 2][i][0],
+                                  smem_desc_k_major(X) + step / 4 * DESC_NEXT_TILE
+                                      + step % 4 * DESC_STEP_K_MAJOR,
+                                  step);
+        }
+        wgmma_commit();
+    }
+}
+
+// Issues S^T [64,256] += y^T X, with y packed in a. The caller must call wgmma_fence
+// first, and then wgmma_commit, wgmma_wait, keep_operand and fence_operand.
+static __device__ __forceinline__ void wide_add_rows(float (*S)[4],
+                                                     const uint32_t (*a)[1][4],
+                                                     const bf16 *X)
+{
+    warpgroup_add_rows_async(S, a, X);
+    warpgroup_add_rows_async(S + 16, a, X + 2 * SWIZZLE128_TILE);
+}
+
+// The factors of a chunk's gate. KDA: decay [256] = exp2(G_last). GDN: decay[0], and of
+// each row eq = scale exp2(G) and ek = exp2(G_last - G).
+struct wide_gate {
+    union {
+        float decay[ROWS_K];
+        struct { float of_chunk[CHUNK], eq[CHUNK], ek[CHUNK]; };
+    };
+};
+
+// Returns the gates of a chunk that thread i of the loader warpgroup reads early. KDA:
+// G_last of channels i and i + 128. GDN: G_last, and G of row i.
+template <class Args>
+static __device__ __forceinline__ float2 wide_gate_read(const Args &a,
+                                                        struct token_range z, int n,
+                                                        int i)
+{
+    const int64_t last = z.t + z.len - 1;
+    if (a.KG > 1)
+        return make_float2(gate(a, last, n, i), gate(a, last, n, i + ROWS_K / 2));
+    return make_float2(gate(a, last, n, 0), gate(a, z.t + min(i, z.len - 1), n, 0));
+}
+
+static __device__ __forceinline__ void wide_gate_write(struct wide_gate *to, float2 g,
+                                                       int gdn, double scale, int i)
+{
+    if (!gdn) {
+        to->decay[i] = exp2f(g.x);
+        to->decay[i + ROWS_K / 2] = exp2f(g.y);
+    } else if (i < CHUNK) {
+        to->of_chunk[i] = exp2f(g.x);
+        to->eq[i] = (float)scale * exp2f(g.y);
+        to->ek[i] = exp2f(g.x - g.y);
+    }
+}
+
+static __device__ __forceinline__ void wide_decay(float (*S)[4],
+                                                  const struct wide_gate &g, int gdn)
+{
+    if (!gdn) return scale_columns<ROWS_K / 8>(S, g.decay);
+    const float f = g.of_chunk[0];
+    #pragma unroll
+    for (int i = 0; i < ROWS_K / 2; i++) S[i / 4][i % 4] *= f;
+}
+
+// A ring of SLOTS slots for tiles [64,256], filled in the order of their use. Tile j
+// is in slot j % SLOTS, in phase j / SLOTS of the slot's two mbarriers: `full` (the
+// loader's copies have arrived) and `empty` (all consumers have read the slot).
+enum { SLOTS = 5 };
+typedef bf16 wide_tile[K_TILES * SWIZZLE128_TILE];
+
+struct wide_ring {
+    uint64_t full[SLOTS], empty[SLOTS];
+};
+
+static __device__ __forceinline__ void ring_init(struct wide_ring *r)
+{
+    if (threadIdx.x < SLOTS) {
+        mbarrier_init(&r->full[threadIdx.x], WIDE_THREADS / 2);
+        mbarrier_init(&r->empty[threadIdx.x], WIDE_THREADS / 2);
+    }
+    __syncthreads();
+}
+
+// The loader waits until slot j % SLOTS may be overwritten.
+static __device__ __forceinline__ void ring_wait_empty(struct wide_ring *r, int j)
+{
+    if (j >= SLOTS) mbarrier_wait(&r->empty[j % SLOTS], j / SLOTS - 1);
+}
+
+// The loader has issued the copies of tile j. Tile j - 1 has arrived.
+static __device__ __forceinline__ void ring_issued(struct wide_ring *r, int j)
+{
+    cp_async_commit();
+    if (j == 0) return;
+    cp_async_wait<1>();
+    fence_proxy_async();
+    mbarrier_arrive(&r->full[(j - 1) % SLOTS]);
+}
+
+// The loader has issued all tiles, the last of which is tile j (-1: none).
+static __device__ __forceinline__ void ring_finish(struct wide_ring *r, int j)
+{
+    cp_async_wait<0>();
+    fence_proxy_async();
+    if (j >= 0) mbarrier_arrive(&r->full[j % SLOTS]);
+}
+
+static __device__ __forceinline__ void ring_wait_full(struct wide_ring *r, int j)
+{
+    mbarrier_wait(&r->full[j % SLOTS], j / SLOTS);
+}
+
+static __device__ __forceinline__ void ring_release(struct wide_ring *r, int j)
+{
+    mbarrier_arrive(&r->empty[j % SLOTS]);
+}
+
+#endif
