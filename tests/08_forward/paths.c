@@ -146,7 +146,6 @@ static int choices(struct kcp_report *rep)
         { 192, 192, 8, 1, 0, 1, 1, 8192, &h200, "forward_plain", 0 },
         { 256, 256, 8, 1, 0, 1, 1, 8192, &h200, "forward_gdn_k256", 0 },
         { 256, 512, 6, 0, 0, 1, 1, 8192, &h200, "forward_kda_k256_v512", 0 },
-        { 256, 256, 8, 0, 0, 1, 1, 8192, &ada, "forward_plain", 0 },
         { 256, 512, 6, 0, 0, 1, 2, 8192, &h200, NULL, 0 },
         { 64, 192, 32, 0, 0, 1, 1, 8192, &h200, "forward_adapted", 0 },
         { 5, 7, 3, 0, 0, 1, 1, 300, &h200, "forward_adapted", 0 },
