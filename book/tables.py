@@ -876,15 +876,17 @@ REACH = {
 
 def reach_table(d):
     """Writes README.md's table of calls of models: each call's latest run beside FLA, or
-    its latest run, if FLA was never timed beside it."""
+    its latest run, if FLA was never timed beside it. FLA's memory may be of a run without
+    its times (reach.py --untuned)."""
     p, rows, best, runs = Page("readme.md"), {}, {}, {}
     for r in sorted(d.kind.get("reach", []), key=lambda r: (r["date"], r.file)):
         run = runs.setdefault((r["row"], r.file), {})
         run[r.peer.startswith("kcp_torch")] = r
         beside = run.get(False) and run[False]["forward_ms"]
-        if beside or not rows.get((r["row"], False)):
+        last = rows.get((r["row"], False))
+        if beside or not (last and last["forward_ms"]):
             rows[r["row"], True] = run.get(True) or rows.get((r["row"], True))
-            if beside:
+            if run.get(False):
                 rows[r["row"], False] = run[False]
     p.add("\n| a call from PyTorch: ms; bytes per token and head | forward "
           "| forward + backward | kept, peak | FLA, forward | forward + backward "
@@ -893,11 +895,12 @@ def reach_table(d):
         cells = []
         for ours in (True, False):
             r = rows.get((name, ours))
-            if r and r["forward_ms"]:
+            if r and r["kept_mib"]:
                 best[r.place] = r.peer if not ours else best.get(r.place, r.peer)
                 head = 2 ** 20 * r.value("ranks") / r.value("T") / r.value("HV")
-                cells += ["%.3f" % r.value("forward_ms"), "%.3f" % r.value("both_ms"),
-                          "%.0f, %.0f" % (r.value("kept_mib") * head,
+                cells += ["%.3f" % r.value(n) if r[n] else "" for n in
+                          ("forward_ms", "both_ms")]
+                cells += ["%.0f, %.0f" % (r.value("kept_mib") * head,
                                           r.value("peak_mib") * head)]
             else:
                 cells += ["refused" if r and ours else "", "", ""]
