@@ -167,6 +167,6 @@ static int backward_run(void *args, const struct stages &t)
     if (!status) status = down(&x);
     if (!status) status = last(&x);
     //< kernel-backward
-    if (!status) nan_if_block_differs(&x.a, &x.r, x.differs, sizeof(X));
+    if (!status) nan_if_block_differs(&x.a, &x.r, sizeof(X) == 2 ? KCP_BF16 : KCP_F32);
     return report_failure((const struct kcp_call *)a, status, t.name);
 }

@@ -16,7 +16,6 @@ struct backward {
     float *all;                                           // sums of all ranks
     void *work_10, *work_02;
     size_t bytes_10;
-    int *differs;
     struct split p;                      // its arrays serve recompute, then backward
     struct kcp_exchange e;
 };
@@ -74,7 +73,6 @@ static void place_backward(struct backward *x)
     s->ddt_part = arena_take(r, rows * gate, f);
     x->all = (float *)arena_take(r, a->plan->R * rows * gate, f);
     int *want = (int *)arena_take(r, a->NS, sizeof(int));
-    x->differs = (int *)arena_take(r, 1, sizeof(int));
     const struct split whole = { 0, a->NS, (int *)a->cu, (int *)a->cn, want,
                                  x->dmap, x->states, x->dh_in, NULL };
     x->p = x->t.whole ? whole : split_sequence((const struct kcp_call *)a, r, &whole);

@@ -166,7 +166,7 @@ static int run_factors(const struct kcp_backward *args, const struct kcp_path *p
     //< kernel-backward-factors
     if (!status && f.l.alone) pass_empty_states(call, 0, a->dht, a->dh0);
     if (!status && !f.l.alone) states_out(call, 0, f.dh_in, a->dht, a->dh0);
-    if (!status) nan_if_block_differs(a, &f.r, f.differs, sizeof(bf16));
+    if (!status) nan_if_block_differs(a, &f.r, KCP_BF16);
     report_failure(call, status, factors_name);
     return status ? status : launched();
 }

@@ -28,7 +28,6 @@ struct factors_backward {
     // scan_states). `jobs` and `count` have one entry per launch (at most two).
     int *first, *last, *of_first, *own_row, *jobs[2], count[2];
     float *dA_rows, *ddt_rows, *all;     // sums per segment; `all`: from all ranks
-    int *differs;
 };
 
 // Finds forward's results per chunk in the saved block.
@@ -118,7 +117,6 @@ static size_t place_backward(struct factors_backward *f,
     f->dA_rows = (float *)arena_take(r, rows * a->HV, sizeof(float));
     f->ddt_rows = (float *)arena_take(r, rows * gates, sizeof(float));
     f->all = (float *)arena_take(r, a->plan->R * rows * gates, sizeof(float));
-    f->differs = (int *)arena_take(r, 1, sizeof(int));
     place_strips(f);
     f->x.first = { a->h0, f->first, a->layout };
     f->x.last = { a->dht, f->last, a->layout };

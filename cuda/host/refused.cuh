@@ -3,25 +3,24 @@
 #ifndef KCP_REFUSED_CUH
 #define KCP_REFUSED_CUH
 
+#include "checked.h"
 #include "workspace.cuh"
 
 static void nan_if_block_differs(const struct kcp_backward *a, const struct arena *r,
-                          int *differs, int elem)
+                                 enum kcp_storage storage)
 {
-    const int64_t qk = a->T * a->H * a->K * elem, vo = a->T * a->HV * a->V * elem;
-    const int64_t f = sizeof(float), gate = (int64_t)a->HV * a->KG * f;
-    void *p[] = { a->dq_raw, a->dk_raw, a->dv, a->dg_raw, a->dbeta_raw, a->dA_log,
-                  a->ddt_bias };
-    const int64_t bytes[] = { qk, qk, vo, a->T * gate, a->T * a->HV * f, a->HV * f,
-                              gate };
+    const struct kcp_stage *stage = kcp_stage_find("13_backward");
+    const struct kcp_call *call = (const struct kcp_call *)a;
     struct nan_outputs out = {};
-    for (int j = 0; j < 7; j++)
-        if (p[j]) {
-            out.p[out.count] = p[j];
-            out.bytes[out.count++] = bytes[j];
-        }
-    compare_head<<<1, 256, 0, a->stream>>>(a->saved, r->head, differs);
-    fill_nan<<<264, 256, 0, a->stream>>>(differs, out);
+    for (int i = 0; i < stage->nfields; i++) {
+        const struct kcp_field *f = &stage->fields[i];
+        void *p = *(void **)((char *)a + f->at);
+        if (f->io != KCP_OUT || f->shape[0] == 'N' || !p) continue;
+        out.p[out.count] = p;
+        out.bytes[out.count++] =
+            kcp_field_numbers(call, f) * kcp_bytes_of(call, f->store, storage);
+    }
+    nan_if_head_differs<<<264, 256, 0, a->stream>>>(a->saved, r->head, out);
 }
 
 #endif

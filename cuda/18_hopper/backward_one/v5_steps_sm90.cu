@@ -64,7 +64,6 @@ struct steps_backward {
     struct arena r;
     bf16 *dq, *dk;
     float *dA_rows, *ddt_rows, *all;     // sums per segment; `all`: of all ranks
-    int *differs;
 };
 
 static bf16 *aligned_array(struct arena *r, const void *x, int64_t count)
@@ -99,7 +98,6 @@ static size_t place_steps(struct steps_backward *f, const struct kcp_backward *a
     f->dA_rows = (float *)arena_take(r, rows * a->HV, sizeof(float));
     f->ddt_rows = (float *)arena_take(r, rows * gates, sizeof(float));
     f->all = (float *)arena_take(r, a->plan->R * rows * gates, sizeof(float));
-    f->differs = (int *)arena_take(r, 1, sizeof(int));
     x->dA_rows = a->dA_log ? f->dA_rows : NULL;
     x->ddt_rows = a->ddt_bias ? f->ddt_rows : NULL;
     return r->used;
@@ -210,7 +208,7 @@ static int run_steps(const struct kcp_backward *args, const struct kcp_path *pat
     }
     if (!status) status = sum_step_parameters(&f);
     if (!status) pass_empty_states(call, 0, a->dht, a->dh0);
-    if (!status) nan_if_block_differs(a, &f.r, f.differs, sizeof(bf16));
+    if (!status) nan_if_block_differs(a, &f.r, KCP_BF16);
     report_failure(call, status, steps_name);
     return status ? status : launched();
 }
