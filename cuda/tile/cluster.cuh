@@ -27,10 +27,13 @@ static __device__ __forceinline__ void mbarrier_arrive_cluster(uint64_t *bar, in
         : "memory");
 }
 
-// barrier.cluster.arrive and .wait, called by all threads of the cluster.
+// barrier.cluster.arrive and .wait, called by all threads of the cluster. The threads
+// of a warp may arrive separately, e.g. if one of them was the producer, but .aligned
+// needs them together.
 static __device__ __forceinline__ void cluster_sync(void)
 {
     jitter();
+    __syncwarp();
     asm volatile("barrier.cluster.arrive.aligned;\n"
                  "barrier.cluster.wait.aligned;" ::
                      : "memory");

@@ -28,7 +28,6 @@ static __global__ __launch_bounds__(128 * WGS + 128, 1) void backward_scan_kerne
         reverse_block<K, WGS, kda, blocks>(x, f, dO, job % SCAN_JOBS, z, n, v0,
                                            on_chip);
     if (blocks == 1) return;
-    __syncwarp();                        // cluster_sync is .aligned
     cluster_sync();                      // the other block may still write here
 }
 
