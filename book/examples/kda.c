@@ -103,8 +103,8 @@ static int rank(struct kcp_comm *comm, void *arg)
     b.dq_raw = room(&s, KCP_ACTV, c.T * H * K);
     b.dk_raw = room(&s, KCP_ACTV, c.T * H * K);
     b.dv = room(&s, KCP_ACTV, c.T * HV * V);
-    b.dg_raw = room(&s, KCP_ACC, c.T * HV * KG);
-    b.dbeta_raw = room(&s, KCP_ACC, c.T * HV);
+    b.dg_raw = room(&s, KCP_ACTV, c.T * HV * KG);
+    b.dbeta_raw = room(&s, KCP_ACTV, c.T * HV);
     b.dh0 = room(&s, KCP_ACC, N * state);
     b.dA_log = room(&s, KCP_ACC, HV);
     b.ddt_bias = room(&s, KCP_ACC, HV * KG);

@@ -2,7 +2,7 @@
 // Book: chapter 02, "Code: kernels".
 #include "cuda/tile/device.cuh"
 #include "cuda/host/stages_v1.cuh"
-#include <cuda_fp16.h>
+#include "cuda/tile/typed.cuh"
 
 // All kernels in this file are bound by memory. Each input is read from memory once,
 // and each output is written once, in rows of contiguous channels. The sums dA_log and
@@ -28,12 +28,14 @@ static __device__ float softplus(float x)
 // Returns element `at` of an array of numbers of this type.
 static __device__ float number(const void *x, enum kcp_type type, int64_t at)
 {
-    switch (type) {
-    case KCP_TYPE_F64: return (float)((const double *)x)[at];
-    case KCP_TYPE_BF16: return (float)((const bf16 *)x)[at];
-    case KCP_TYPE_F16: return __half2float(((const __half *)x)[at]);
-    default: return ((const float *)x)[at];
-    }
+    if (type == KCP_TYPE_F64) return (float)((const double *)x)[at];
+    return float_of_bits(load_bits(x, at, type), type);
+}
+
+static __device__ void put_number(void *x, enum kcp_type type, int64_t at, float y)
+{
+    if (type == KCP_TYPE_F64) ((double *)x)[at] = y;
+    else store_number(x, at, type, y);
 }
 
 // Computes y = x rstd with one warp per row, where rstd is 1/sqrt(sum x^2 + 1e-6), or 1
@@ -84,8 +86,9 @@ static __global__ void beta(const struct kcp_gate a)
 
     if (a.pass == KCP_FORWARD) ((float *)a.beta)[at] = as_given ? raw : s * y;
     if (a.pass == KCP_BACKWARD)
-        ((float *)a.dbeta_raw)[at] =
-            ((const float *)a.dbeta)[at] * (as_given ? 1.0f : s * y * sigmoid(-raw));
+        put_number(a.dbeta_raw, a.beta_type, at,
+                   ((const float *)a.dbeta)[at]
+                       * (as_given ? 1.0f : s * y * sigmoid(-raw)));
 }
 
 // Constants of one channel's gate. From these constants gate_value computes g, and
@@ -154,10 +157,11 @@ static __global__ void gate_backward(const struct kcp_gate a)
     float sum_A = 0.0f, sum_dt = 0.0f;
 
     for (int64_t t = z.t; t < z.t + z.len; t++) {
-        const float x = number(a.g_raw, a.g_type, (t * a.HV + n) * a.KG + i);
+        const int64_t at = (t * a.HV + n) * a.KG + i;
+        const float x = number(a.g_raw, a.g_type, at);
         const float dg = in<float>(a.dg, t, a.HV, n, a.KG)[i];
         const float dx = dg * gate_slope(f, x);
-        out<float>(a.dg_raw, t, a.HV, n, a.KG)[i] = dx;
+        put_number(a.dg_raw, a.g_type, at, dx);
         if (a.gate == KCP_GATE_SOFTPLUS) sum_A += dg * gate_value(f, x);
         if (a.gate == KCP_GATE_BOUNDED) sum_A += dx * (x + f.dt);
         if (a.gate != KCP_GATE_RAW) sum_dt += dx;

@@ -157,8 +157,8 @@ static __global__ void beta_all(const struct kcp_gate a)
     const float y = 1.0f / (1.0f + expf(-raw)), rest = 1.0f / (1.0f + expf(raw));
     const int as_given = a.beta_form == KCP_BETA_RAW;
     if (a.pass == KCP_FORWARD) ((float *)a.beta)[at] = as_given ? raw : s * y;
-    else ((float *)a.dbeta_raw)[at] =
-            ((const float *)a.dbeta)[at] * (as_given ? 1.0f : s * y * rest);
+    else store_number(a.dbeta_raw, at, a.beta_type,
+                      ((const float *)a.dbeta)[at] * (as_given ? 1.0f : s * y * rest));
 }
 
 template <class X, int K>

@@ -1,4 +1,4 @@
-// typed.cuh -- loads of numbers whose type is known only at run time.
+// typed.cuh -- loads and stores of numbers whose type a call chooses.
 // Book: chapter 18.
 #ifndef KCP_TILE_TYPED_CUH
 #define KCP_TILE_TYPED_CUH
@@ -25,6 +25,20 @@ static __device__ __forceinline__ float float_of_bits(uint32_t bits, enum kcp_ty
     if (type == KCP_TYPE_F16) return __half2float(__ushort_as_half(bits));
     return __uint_as_float(bits << 16);
 }
+
+// Rounds y to `type` and stores it as element i of `x`.
+static __device__ __forceinline__ void store_number(void *x, int64_t i,
+                                                    enum kcp_type type, float y)
+{
+    if (type == KCP_TYPE_F32) ((float *)x)[i] = y;
+    else if (type == KCP_TYPE_F16) ((__half *)x)[i] = __float2half_rn(y);
+    else ((bf16 *)x)[i] = __float2bfloat16_rn(y);
+}
+
+// The C type of a number.
+template <enum kcp_type of> struct number_of { typedef bf16 type; };
+template <> struct number_of<KCP_TYPE_F32> { typedef float type; };
+template <> struct number_of<KCP_TYPE_F16> { typedef __half type; };
 
 // Converts a pair of bf16 or fp16 to floats, which is exact.
 template <enum kcp_type type>

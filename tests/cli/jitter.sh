@@ -47,7 +47,7 @@ copy_pad|08:v6_adapted|adapted/v6_adapted|adapted/rows.cuh|y[b] = fill;||copies
 copy_heads|08:v6_adapted|adapted/v6_adapted|adapted/rows.cuh|x += ((o * of_x.heads + n / parts) * of_x.a + a)|x += ((o * of_x.heads + n % of_x.heads) * of_x.a + a) * of_x.b + first;|copies
 copy_columns|08:v6_adapted|adapted/v6_adapted|adapted/rows.cuh|const int first = of_x.cut == CUT_B|const int first = 0;|copies
 copy_layout|08:v6_adapted|adapted/v6_adapted|adapted/rows.cuh|const int a = at % of_y.a + (of_x.cut == CUT_A|const int a = at % of_y.a;|copies
-copy_sum|13:v6_adapted|adapted/v6_adapted|adapted/rows.cuh|for (int j = 0; j < parts; j++)|for (int j = 0; j < 1; j++)|copies
+copy_sum|13:v6_adapted|adapted/v6_adapted|adapted/rows.cuh|for (int j = 0; j < parts; j++) {|for (int j = 0; j < 1; j++) {|copies
 copy_others|08:v6_adapted|adapted/v6_adapted|adapted/v6_adapted.cu|y->field->shape[0] == 'N')|else if (y->field->io == KCP_IN)|ranks
 copy_f16|08:v6_adapted|adapted/v6_adapted|adapted/rows.cuh|(out ? x : y)[b] = half|(out ? x : y)[b] = unit;|f16
 copy_f16_back|13:v6_adapted|adapted/v6_adapted|adapted/v6_adapted.cu|copy_numbers<1, 1>|copy_numbers<1, 0>(y->theirs, y->ours, y->of_theirs, y->of_ours, 2,|f16

@@ -3,10 +3,9 @@
 #ifndef KCP_ADAPTED_ROWS_CUH
 #define KCP_ADAPTED_ROWS_CUH
 
-#include "cuda/tile/device.cuh"
+#include "cuda/tile/typed.cuh"
 #include "checked.h"
 #include <cuda_bf16.h>
-#include <cuda_fp16.h>
 #include <string.h>
 
 // An array as rows: [outer][heads][a][b], b contiguous. The columns of v, o and of the
@@ -123,21 +122,24 @@ static __global__ void copy_rows(U *__restrict__ x, U *__restrict__ y,
     }
 }
 
-// Gradients of inputs that the parts share: x is the sum over the parts, in order.
-static __global__ void sum_parts(float *x, const float *y, struct rows of_x,
-                                 struct rows of_y)
+// Gradients of inputs that the parts share: x is the sum over the parts, in order, in
+// fp32. Parts of bf16 were rounded before.
+static __global__ void sum_parts(void *x, const void *y, enum kcp_type type,
+                                 struct rows of_x, struct rows of_y)
 {
     const int64_t row = blockIdx.x * (int64_t)blockDim.y + threadIdx.y;
     const int in_outer = of_x.heads * of_x.a, parts = of_y.heads / of_x.heads;
     const int64_t o = row / in_outer;
     if (o >= of_x.outer) return;
     const int at = (int)(row - o * in_outer), n = at / of_x.a, a = at % of_x.a;
-    y += ((o * of_y.heads + n * parts) * of_y.a + a) * of_y.b;
+    const int64_t first = ((o * of_y.heads + n * parts) * of_y.a + a) * of_y.b;
     for (int b = threadIdx.x; b < of_x.b; b += blockDim.x) {
         float sum = 0.0f;
-        for (int j = 0; j < parts; j++)
-            sum += y[(int64_t)j * of_y.a * of_y.b + b];
-        x[row * of_x.b + b] = sum;
+        for (int j = 0; j < parts; j++) {
+            const int64_t at = first + (int64_t)j * of_y.a * of_y.b + b;
+            sum += float_of_bits(load_bits(y, at, type), type);
+        }
+        store_number(x, row * of_x.b + b, type, sum);
     }
 }
 
@@ -189,15 +191,15 @@ static void copy_numbers(void *x, void *y, struct rows of_x, struct rows of_y,
         launch_copy<uint16_t, out, half>(x, y, of_x, of_y, bytes, fill, stream);
 }
 
-static inline void sum_numbers(void *x, const void *y, const struct rows &of_x,
-                               const struct rows &of_y, struct CUstream_st *stream)
+static inline void sum_numbers(void *x, const void *y, enum kcp_type type,
+                               const struct rows &of_x, const struct rows &of_y,
+                               struct CUstream_st *stream)
 {
     const dim3 threads = threads_for(of_x.b);
     const int64_t rows = of_x.outer * of_x.heads * of_x.a;
     const int64_t blocks = (rows + threads.y - 1) / threads.y;
     if (blocks)
-        sum_parts<<<(unsigned)blocks, threads, 0, stream>>>(
-            (float *)x, (const float *)y, of_x, of_y);
+        sum_parts<<<(unsigned)blocks, threads, 0, stream>>>(x, y, type, of_x, of_y);
 }
 
 #endif

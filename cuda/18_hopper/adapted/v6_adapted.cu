@@ -91,19 +91,20 @@ static void copy_in(const struct adapted *x, const struct kcp_call *c)
     }
 }
 
-static void copy_out(const struct adapted *x, struct CUstream_st *stream)
+static void copy_out(const struct adapted *x, const struct kcp_call *c)
 {
     for (int i = 0; i < x->count; i++) {
         const struct adapted_array *y = &x->at[i];
         if (y->field->io == KCP_IN) continue;
         if (is_sum(y))
-            sum_numbers(y->theirs, y->ours, y->of_theirs, y->of_ours, stream);
+            sum_numbers(y->theirs, y->ours, kcp_type_of(c, y->field->store, KCP_BF16),
+                        y->of_theirs, y->of_ours, c->stream);
         else if (y->half)
             copy_numbers<1, 1>(y->theirs, y->ours, y->of_theirs, y->of_ours, 2,
-                               uint4{}, stream);
+                               uint4{}, c->stream);
         else
             copy_numbers<1, 0>(y->theirs, y->ours, y->of_theirs, y->of_ours, y->bytes,
-                               uint4{}, stream);
+                               uint4{}, c->stream);
     }
 }
 
@@ -126,7 +127,7 @@ static int adapt(const Args *outer, const char *stage, int backward, size_t *wor
     if (work) return KCP_OK;
     const int status = v->run(&inner);
     if (status) return status;
-    copy_out(&x, outer->stream);
+    copy_out(&x, (const struct kcp_call *)outer);
     return launched();
 }
 

@@ -184,8 +184,9 @@ static __device__ __forceinline__ float softplus_back(float y, float dg, float *
 }
 
 // Converts dg to the gradient of the raw gate `g` and stores this gradient. Also stores
-// the chunk's terms of dA_log and ddt_bias, which are sums over the chunk's rows.
-template <int K, int form>
+// the chunk's terms of dA_log and ddt_bias, which are sums over the chunk's rows of
+// numbers that are not yet rounded to the gate's type.
+template <int K, int form, enum kcp_type gate>
 static __device__ __forceinline__ void gate_gradient(
     const struct backward_params &x, const struct finish_gate &f,
     struct finish_position z, const float (*g)[4], float (*dg)[4])
@@ -198,7 +199,8 @@ static __device__ __forceinline__ void gate_gradient(
     if (form == KCP_GATE_BOUNDED) slope = bounded_slope * f.times;
     if (form == KCP_GATE_SOFTPLUS) slope = f.times;
     float dA[2] = {}, ddt[2] = {};
-    float *to = out<float>(a.dg_raw, z.t + p.e, a.HV, z.n, K) + p.channel;
+    typedef typename number_of<gate>::type number;
+    number *to = out<number>(a.dg_raw, z.t + p.e, a.HV, z.n, K) + p.channel;
     const int64_t row = (int64_t)a.HV * K;
     #pragma unroll
     for (int t = 0; t < 8; t++) {
@@ -211,7 +213,8 @@ static __device__ __forceinline__ void gate_gradient(
             if (form == KCP_GATE_SOFTPLUS)
                 dx = softplus_back(g[t][j] + f.plus[h], dx, &dA[h]);
             ddt[h] += dx;
-            if (8 * t + p.e + j % 2 < z.len) to[j % 2 * row + h * 8] = slope * dx;
+            if (8 * t + p.e + j % 2 < z.len)
+                to[j % 2 * row + h * 8] = (number)(slope * dx);
         }
         to += 8 * row;
     }

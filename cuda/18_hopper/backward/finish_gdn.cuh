@@ -235,8 +235,9 @@ static __device__ __forceinline__ void gdn_gradient_warp(
             const int64_t at = (z.t + row) * a.HV + n;
             const float dx = gdn_gate_back(a, y[j], exp_A, dg[j], &dA);
             ddt += dx;
-            ((float *)a.dg_raw)[at] = dx;
-            ((float *)a.dbeta_raw)[at] = dbeta_raw_of(a.beta_form, beta[j], own[j]);
+            store_number(a.dg_raw, at, a.g_type, dx);
+            store_number(a.dbeta_raw, at, a.beta_type,
+                         dbeta_raw_of(a.beta_form, beta[j], own[j]));
         }
         for (int b = 16; b; b /= 2) {
             dA += __shfl_xor_sync(~0u, dA, b);

@@ -187,7 +187,7 @@ static __device__ __forceinline__ int finish_chunk(const struct backward_params 
         load_tile_gates<gate>(rows.g[wg], raw);
     add_to_last_row(len, last, dG);
     sum_from_the_end(dG);
-    gate_gradient<K, form>(x, finish_gate_of<K, form>(of), z, raw, dG);
+    gate_gradient<K, form, gate>(x, finish_gate_of<K, form>(of), z, raw, dG);
 
     // ---- pairs of a token with itself, sums over the heads of a group, norms
     {

@@ -396,11 +396,15 @@ static __device__ __forceinline__ void store_dbeta(
     const struct token_range z = finish_tokens(a, c);
     const float2 beta =
         *(const float2 *)&x.beta[((int64_t)c * a.HV + n) * CHUNK + row];
-    float *to = out<float>(a.dbeta_raw, z.t + row, 1, 0, a.HV) + n;
+    const int64_t at = (z.t + row) * a.HV + n;
     named_barrier_sync(DIAGONAL_STORED, finish_threads<K>::CONSUMERS + 32);
     const float2 y = *(const float2 *)&smem.dv_v_new[row];
-    if (row < z.len) to[0] = dbeta_raw_of(a.beta_form, beta.x, y.x);
-    if (row + 1 < z.len) to[a.HV] = dbeta_raw_of(a.beta_form, beta.y, y.y);
+    if (row < z.len)
+        store_number(a.dbeta_raw, at, a.beta_type,
+                     dbeta_raw_of(a.beta_form, beta.x, y.x));
+    if (row + 1 < z.len)
+        store_number(a.dbeta_raw, at + a.HV, a.beta_type,
+                     dbeta_raw_of(a.beta_form, beta.y, y.y));
 }
 
 // Runs one of the three sum warps, which belong to the producer's warpgroup. So the

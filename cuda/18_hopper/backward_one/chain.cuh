@@ -223,7 +223,8 @@ static __device__ __forceinline__ void put_dbeta(const struct backward_one_param
     float y = dv_w * rcp_approx(of.rstd_k[i] * beta * beta);
     if (a.beta_form == KCP_BETA_SIGMOID) y *= beta * (1.0f - beta);
     if (a.beta_form == KCP_BETA_SIGMOID2) y *= beta * (1.0f - 0.5f * beta);
-    if (t < w.begin + w.len) ((float *)a.dbeta_raw)[(int64_t)t * a.HV + w.n] = y;
+    if (t < w.begin + w.len)
+        ((bf16 *)a.dbeta_raw)[(int64_t)t * a.HV + w.n] = (bf16)y;
 }
 
 // Called by a warpgroup. By one product, computes columns 16 wg to 16 wg + 15 of X = dO

@@ -68,8 +68,8 @@ static __device__ __forceinline__ void put_gate_gradient(
                                               warp * 2 + lane / 8 % 2);
     const float plus[2] = { gate.times * m.dt_bias[channel],
                             gate.times * m.dt_bias[channel + 8] };
-    float *to = (float *)x.a.dg_raw + ((int64_t)(w.token(s) + e) * x.a.HV + w.n) * 128
-                + channel;
+    bf16 *to = (bf16 *)x.a.dg_raw + ((int64_t)(w.token(s) + e) * x.a.HV + w.n) * 128
+               + channel;
     const int64_t row = (int64_t)x.a.HV * 128;
     uint32_t raw[2][4];
     mbarrier_wait(&m.again[f], s);
@@ -89,7 +89,7 @@ static __device__ __forceinline__ void put_gate_gradient(
                 const int there = whole || 8 * t + e + j < len;
                 sums.dA[h] = there ? fmaf(dx, u, sums.dA[h]) : sums.dA[h];
                 sums.ddt[h] += there ? dx : 0.0f;
-                if (there) to[(8 * t + j) * row + h * 8] = slope * dx;
+                if (there) to[(8 * t + j) * row + h * 8] = (bf16)(slope * dx);
             }
     }
 }

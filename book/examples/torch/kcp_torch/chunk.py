@@ -138,14 +138,13 @@ class Site(Spec):
             states = new(self.states, self.acc)
             shapes = [*self.shapes[:5], self.A_log if self.gate else None,
                       self.shapes[6], self.states]
-            kinds = [self.act] * 3 + [self.acc] * 5
-            grads = [x and new(x, kind) for x, kind in zip(shapes, kinds)]
+            grads = [x and new(x, kind) for x, kind in zip(shapes, self.types)]
             if not self.written:
                 grads[7] = lambda: states().zero_()
             self.makers = (
                 new(shapes[2], self.act), grads[7], grads,
                 [None if d in (None, kind) else new(x, d)
-                 for x, kind, d in zip(shapes, kinds, self.dtypes)])
+                 for x, kind, d in zip(shapes, self.types, self.dtypes)])
         return self.makers
 
     def prepared(self):
