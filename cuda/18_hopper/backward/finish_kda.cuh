@@ -100,6 +100,7 @@ static __device__ __forceinline__ int finish_chunk(const struct backward_params 
     if (len < CHUNK) zero_tokens_from(len, G);
     sum_along_tokens(G, bound);
     // lower_bound >= -5, so 16 tokens of a bounded gate decay by more than 2^-116
+    // The hints below keep most spills, which deep warps need, out of other warps.
     const int deep = form != KCP_GATE_BOUNDED && deep_channels(bound);
     const struct anchors b = anchors_of(deep, bound);
     struct deep_terms terms;
@@ -114,7 +115,7 @@ static __device__ __forceinline__ int finish_chunk(const struct backward_params 
     mbarrier_wait(&smem.full[PART_dS], i.chunk);
     wgmma_tiles_begin<K>(d, smem.dS[wg], smem.v_new);
     struct operands o;
-    if (deep) make_operands<1>(b, rows.q[wg], rows.k[wg], G, o);
+    if (__builtin_expect(deep, 0)) make_operands<1>(b, rows.q[wg], rows.k[wg], G, o);
     else make_operands<0>(b, rows.q[wg], rows.k[wg], G, o);
     wgmma_tiles_wait(d);
     named_barrier_sync(CONSUMERS_SYNC, CONSUMERS); // the triangles are stored
@@ -126,7 +127,7 @@ static __device__ __forceinline__ int finish_chunk(const struct backward_params 
     scale_columns_of_W<K>(of, deep, b, G_last, d);
     take_star(len, d, star);
     add_to_dG_last(o.kb, d, last);
-    if (deep) {
+    if (__builtin_expect(deep, 0)) {
         add_column_products<1, K>(smem, o, b, d);
         spread_columns<1>(b, G, o.kb, d, dk, dG);
         add_star<1>(len, b, G, star, dk);
@@ -145,7 +146,7 @@ static __device__ __forceinline__ int finish_chunk(const struct backward_params 
     mbarrier_arrive(&smem.empty[PART_dO]);
     mbarrier_arrive(&smem.empty[PART_dS]);
     scale_rows_of_state(b, (float)a.scale, of.rstd_q, d);
-    if (deep) add_row_products<1>(smem.dA, o, b, d);
+    if (__builtin_expect(deep, 0)) add_row_products<1>(smem.dA, o, b, d);
     else add_row_products<0>(smem.dA, o, b, d);
     #pragma unroll
     for (int t = 0; t < 8; t++)
@@ -156,7 +157,7 @@ static __device__ __forceinline__ int finish_chunk(const struct backward_params 
             dG[t][2 * h + 1] = fmaf(bf16x2_high(o.qf[t][h]), y[1], dG[t][2 * h + 1]);
             dq[t][h] = pack_bf16x2(G[t][2 * h] * y[0], G[t][2 * h + 1] * y[1]);
         }
-    if (deep) add_deep_dq(terms, dq);
+    if (__builtin_expect(deep, 0)) add_deep_dq(terms, dq);
 
     // ---- Q^T, and row sums of k
     //> finish-keys
@@ -166,7 +167,7 @@ static __device__ __forceinline__ int finish_chunk(const struct backward_params 
     wgmma_tiles_wait(d);
     mbarrier_arrive(&smem.empty[PART_h]);
     scale_rows_of_state(b, -1.0f, of.rstd_k, d);
-    if (deep) add_row_products<1>(smem.dB, o, b, d);
+    if (__builtin_expect(deep, 0)) add_row_products<1>(smem.dB, o, b, d);
     else add_row_products<0>(smem.dB, o, b, d);
     #pragma unroll
     for (int t = 0; t < 8; t++)
