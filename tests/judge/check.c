@@ -57,6 +57,16 @@ static double alike_limit(const struct slice *s, double limit, int twice)
     return limit;
 }
 
+/* Returns the largest relative error of rounding an output to its type if the call chose
+ * a type for it that is coarser than the variant's: 2^-8 for bf16, 2^-11 for fp16. */
+static double rounding_of_type(const struct slice *s)
+{
+    const enum kcp_store store = s->field->store;
+    if (store != KCP_G && store != KCP_BETA) return 0;
+    const enum kcp_type type = kcp_type_of(s->call, store, s->judged);
+    return type == KCP_TYPE_BF16 ? ldexp(1, -8) : type == KCP_TYPE_F16 ? ldexp(1, -11) : 0;
+}
+
 /* Returns the limit of the error. If beta may reach 2, the bf16 limit is multiplied by
  * 2 and, with alike keys, the fp32 limit by 4: each entry of L (chapter 03) is a
  * rounded sum of K products, and alike keys make I + L ill-conditioned. */
@@ -65,7 +75,7 @@ double tolerance(const struct slice *s, int is_M)
     const enum kcp_storage as = s->judged;
     const int twice = s->call->beta_form == KCP_BETA_SIGMOID2;
     const enum tolerance row = row_of(s, is_M);
-    const double limit = tolerance_of(row, as);
+    const double limit = fmax(tolerance_of(row, as), rounding_of_type(s));
     const int is_fp32 = row == TOLERANCE_MAPS || row == TOLERANCE_ACTIVATED;
     if (is_fp32 || as == KCP_F64) return limit;
     if (as == KCP_F32) return twice && s->alike > 0.9 ? 4 * limit : limit;
