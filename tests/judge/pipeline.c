@@ -260,6 +260,36 @@ void pipeline_disturb(struct tensor_set *b, const struct kcase *k,
     }
 }
 
+/* Like pipeline_disturb, for a case whose ranks cut sequences. A rank's first chunk
+ * starts at the rank's first token, not at a multiple of C. There G, an fp32 sum of the
+ * gates since the chunk's start, is at most the sum over the last C tokens, and has a
+ * rounding error of 2^-24 of that sum. For gates that close, G is about -800, and this
+ * error changes exp2(G_i - G_j) of adjacent tokens by 3e-5. */
+static void disturb_cut(struct tensor_set *b, const struct kcase *k,
+                        const struct kcp_stage *s, enum kcp_pass pass,
+                        enum kcp_storage storage)
+{
+    const struct tensor *cu = tensor_find(b, "cu"), *of = tensor_find(b, "G");
+    const int of_gates = !strncmp(s->name, "02", 2) && pass == KCP_FORWARD && of;
+    const int64_t W = (int64_t)k->call.HV * k->call.KG, C = k->call.C;
+    const int *at = cu->p;
+    uint64_t seed = k->seed + 2;
+    for (int j = 0; of_gates && j + 1 < cu->n; j++)
+        for (int64_t w = 0; w < W; w++) {
+            double *G = (double *)of->p + at[j] * W + w, sum = 0;
+            const int64_t n = at[j + 1] - at[j];
+#define GATE(t) (G[(t) * W] - ((t) % C ? G[((t) - 1) * W] : 0))
+            for (int64_t t = n - 1; t >= 0 && t >= n - C; t--) sum += GATE(t);
+            for (int64_t t = n - 1; t >= 0; t--) {
+                const double gate = GATE(t);
+                G[t * W] += sum * ldexp(2 * random_uniform(&seed) - 1, -24);
+                sum += (t >= C ? GATE(t - C) : 0) - gate;
+            }
+#undef GATE
+        }
+    pipeline_disturb(b, k, s, pass, storage);
+}
+
 /* Fills tensor `name`, which has one state per sequence, from the states of segments. A
  * sequence without tokens gets the sequence's row of tensor `given`, or 0. */
 static void states_of_sequences(struct tensor_set *b, const struct kcp_plan *p,
@@ -306,7 +336,9 @@ int pipeline_disturbed(struct tensor_set *b, const struct kcase *k,
     turn_states(b, c, "dht", c->V, c->K);
     struct kcp_plan *p = case_plan(&one, 1);
     int status = KCP_NO_MEMORY;
-    if (p) status = chunk_stages(b, &one, NULL, KCP_FORWARD, pipeline_disturb, storage);
+    if (p)
+        status = chunk_stages(b, &one, NULL, KCP_FORWARD,
+                              k->call.R > 1 ? disturb_cut : pipeline_disturb, storage);
     if (!status) {
         states_of_sequences(b, p, &one.call, "ht", "h_out", "h0");
         states_of_sequences(b, p, &one.call, "dh0", "dh_in", "dht");
