@@ -6,8 +6,9 @@ Book: chapter 18.
     kcp_proxy.py BUILD [--plant | --print]     after make has compiled the PTX
 
 wgmma and the copy engine access shared memory through the async proxy, threads through the
-generic proxy. A thread that has written must execute fence.proxy.async before the barrier
-or arrival that makes the writes visible to wgmma or the copy engine. No run of a kernel can
+generic proxy. A thread that has written, or has initialized an mbarrier, must execute
+fence.proxy.async before the barrier or arrival that makes the writes visible to wgmma or
+the copy engine. mbarrier_fence_init of cuda/tile/ contains this fence. No run of a kernel can
 prove that a fence exists, so this program walks all paths of the PTX and finds pairs of
 places. The first place is a write to shared memory. The second place is a barrier, an
 arrival or a copy to global memory that can follow the write with no fence between. A load
@@ -29,6 +30,7 @@ import sys
 import tempfile
 
 LIST = "tests/proxy/threads_alone.tsv"
+FENCE = r"(fence_proxy_async|mbarrier_fence_init)\(\);"
 # How many fences of a file can be removed without a new pair, because a barrier for threads
 # follows the write, and another warp issues the load that overwrites the bytes.
 UNSEEN = {"cuda/17_ladder/v8_tma_sm90.cu": 1,
@@ -41,7 +43,7 @@ KINDS = re.compile(r"""
     |(?P<SENDS>cp\.async\.bulk\..*global\.shared::cta)
     |(?P<SYNCS>cp\.async\.mbarrier\.arrive|mbarrier\.arrive|barrier\.cluster\.arrive
         |bar\.(sync|arrive|red)|barrier\.(sync|arrive|red|cta))
-    |(?P<WRITES>st\.shared|stmatrix|(red|atom)\.shared|cp\.async\.c
+    |(?P<WRITES>st\.shared|stmatrix|mbarrier\.init|(red|atom)\.shared|cp\.async\.c
         |st\.(?!global|local|param)(?!.*\.global\.))
     |(?P<BRANCHES>bra|brx\.idx)
     |(?P<ENDS>ret|exit|trap)""", re.VERBOSE)
@@ -185,7 +187,7 @@ def without_fence(tree, file, at, build, known):
                if file in open(d, encoding="utf-8").read()]
     with open(file, encoding="utf-8") as f:
         lines = f.read().splitlines(keepends=True)
-    lines[at] = lines[at].replace("fence_proxy_async();", ";", 1)
+    lines[at] = re.sub(FENCE, ";", lines[at], count=1)
     with open(os.path.join(tree, file), "w", encoding="utf-8") as f:
         f.writelines(lines)
     why = "no pair is new"
@@ -215,8 +217,7 @@ def plant(build, known):
             with open(file, encoding="utf-8") as f:
                 lines = f.read().splitlines()
             for at, line in enumerate(lines):
-                if file.startswith("cuda/tile") or \
-                        not re.match(" *fence_proxy_async\\(\\);", line):
+                if file.startswith("cuda/tile") or not re.match(" *" + FENCE, line):
                     continue
                 why = without_fence(tree, file, at, build, known)
                 seen += not why
