@@ -7,9 +7,10 @@
 #
 # FOLDER has machine.txt (a line "GPU, driver, date") and some of these files: judge.txt
 # (kcp-check's output), CASE.tsv (kcp-bench, peers), sanitize.tsv, nccl.tsv, torch.tsv,
-# field.tsv, reach.tsv and layers.tsv (peers/), notes.tsv, digests.tsv (digest.py's output; if
-# missing, digest.py reads the folder $BUILD, by default build). Pages of Nsight Compute are
-# ncu.VARIANT.csv or ncu.VARIANT.CASE.csv; they need ncu.txt (a line "stage T H HV"). A timed row is added only
+# field.tsv, reach.tsv and layers.tsv (peers/), omit.tsv (omit.py), notes.tsv, digests.tsv
+# (digest.py's output; if missing, digest.py reads the folder $BUILD, by default build).
+# Pages of Nsight Compute are ncu.VARIANT.csv or ncu.VARIANT.CASE.csv; they need ncu.txt (a
+# line "stage T H HV"). A timed row is added only
 # if the judge accepted its variant in this run. On one GPU, the row itself must also have
 # verdict ok or MARGINAL. Rows of other systems (column "peer") need no verdict.
 import csv
@@ -21,7 +22,7 @@ import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 KINDS = {"sanitize": "sanitizer", "nccl": "run", "notes": "note", "torch": "torch",
-         "field": "field", "reach": "reach", "layers": "layer"}
+         "field": "field", "reach": "reach", "layers": "layer", "omit": "omit"}
 
 
 def stop(text):

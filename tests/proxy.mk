@@ -23,7 +23,7 @@ $B/kcp-check-jitter: $(call asleep,$(jitter_obj)) $(list_at)
 	@echo "  link $@"
 	@$(CC) $(LDFLAGS) $(filter %.o,$^) $(LDLIBS) $(cuda_ldlibs) -o $@
 # Compiles kernels with sleeps, of which one wait can be left out (cuda/tile/omit.cuh).
-omit_obj := $(patsubst %.cu,$B/omit/%.cu.o,$(hopper) $(wildcard cuda/1[5-7]*/*.cu))
+omit_obj := $(patsubst %.cu,$B/omit/%.cu.o,$(hopper) $(wildcard cuda/1[5-7]*/*.cu) tests/proxy/poison.cu)
 $B/omit/%.cu.o: %.cu $(nvcc_at)
 	@mkdir -p $(@D)
 	@echo "  nvcc $< with sleeps, without one wait"
@@ -32,7 +32,7 @@ $B/omit/%.cu.o: %.cu $(nvcc_at)
 $B/kcp-check-omit: $(filter-out $(patsubst $B/omit/%,$B/%,$(omit_obj)),$(core)) $(omit_obj) \
   $B/tests/proxy/omit.o $(list_at)
 	@echo "  link $@"
-	@$(CC) $(LDFLAGS) $(filter %.o,$^) -Wl,--wrap=cudaLaunchKernelExC,--wrap=__cudaLaunchKernel,--wrap=cudaDeviceGetAttribute \
+	@$(CC) $(LDFLAGS) $(filter %.o,$^) -Wl,--wrap=cudaLaunchKernelExC,--wrap=__cudaLaunchKernel,--wrap=cudaDeviceGetAttribute,--wrap=leftovers_fill \
 	  $(LDLIBS) $(cuda_ldlibs) -o $@
 ifneq ($(WITHOUT),)
 lacking = $(or $(wildcard $(WITHOUT)/$(patsubst $B/jitter/%,%,$1)),$1)

@@ -71,6 +71,7 @@ static __device__ __forceinline__ void load_token(const struct tile &x, int at, 
 {
     const struct kcp_scan &a = x.a;
     const int m = n / (a.HV / a.H);
+    jitter();
     for (int i = threadIdx.x; i < a.K; i += blockDim.x) {
         k[i] = in<X>(a.k, x.t0 + at, a.H, m, a.K)[i];
         q[i] = in<X>(a.q, x.t0 + at, a.H, m, a.K)[i];

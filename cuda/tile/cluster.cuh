@@ -41,7 +41,7 @@ static __device__ __forceinline__ void cluster_sync(void)
 
 #ifdef KCP_OMIT
 #define mbarrier_arrive_cluster OMIT(mbarrier_arrive_cluster)
-#define cluster_sync OMIT(cluster_sync)
+#define cluster_sync() OMIT_BARRIER(cluster_sync)
 #endif
 
 #endif

@@ -22,7 +22,7 @@ static __device__ __forceinline__ void named_barrier_arrive(int id, int threads)
 }
 
 #ifdef KCP_OMIT
-#define named_barrier_sync OMIT(named_barrier_sync)
+#define named_barrier_sync(...) OMIT_BARRIER(named_barrier_sync, __VA_ARGS__)
 #define named_barrier_arrive OMIT(named_barrier_arrive)
 #endif
 

@@ -8,6 +8,10 @@
 //     #define mbarrier_wait OMIT(mbarrier_wait)
 // The preprocessor does not expand a name inside the name's own macro. OMIT has no
 // arguments of the call, so that templates such as cp_async_wait<0>() work too.
+//
+// An omission shows only if warps or copies run at different speeds. So in most blocks
+// one warp or warpgroup is slow, warps also sleep after barriers, and some stores of
+// the copy engine read shared memory late.
 #ifndef KCP_TILE_OMIT_CUH
 #define KCP_TILE_OMIT_CUH
 
@@ -18,7 +22,9 @@ static const unsigned OMIT_NONE = 0, OMIT_MARK = ~0u;
 struct omission {
     unsigned place;                      // OMIT_NONE, OMIT_MARK, or a place
     unsigned char *reached;              // [OMIT_MARKS], set if place is OMIT_MARK
+    unsigned char *sink;                 // [OMIT_SINK], written by stores without use
 };
+enum { OMIT_SINK = 1 << 18 };
 static __device__ struct omission omission;
 
 // The host program sets the variable of each object before the first launch.
@@ -50,14 +56,47 @@ static __device__ __forceinline__ int omitted(void)
     return now == place;
 }
 
+// Sleeps as jitter() does, but a slow warp or warpgroup sleeps in half of the calls, for
+// up to 8 us. Which warps of a block are slow changes every 0.13 ms.
+static __device__ __forceinline__ void omit_jitter(int few = 3, int bits = 12)
+{
+    unsigned now;
+    asm volatile("mov.u32 %0, %%globaltimer_lo;" : "=r"(now));
+    const unsigned x = ((now >> 17) * 0x9e3779b9u + blockIdx.x * 0x7f4a7c15u +
+                        (blockIdx.y * 5 + blockIdx.z) * 0x6c62272eu) * 0x85ebca6bu >> 16;
+    const unsigned by = x % 4 == 1 ? 128 : 32;   // threads that are slow together
+    const unsigned parts = (blockDim.x + by - 1) / by;
+    if (x % 4 && x / 4 % parts == threadIdx.x / by) few = few > 4 ? few - 3 : 1, bits = 13;
+    jitter(few, bits);
+}
+#define jitter omit_jitter
+
 // Where something is left out, half of the warps sleep, so that the others run ahead.
 static __device__ __forceinline__ void omit_skew(void) { jitter(1, 14); }
 
+// Before one of four stores of the copy engine: eight large stores, so that the engine
+// reads the source of the store that follows later. They belong to that store's group.
+// Shared memory of a block begins after 1 KiB that the system reserves.
+static __device__ __forceinline__ void omit_slow_store(void)
+{
+    unsigned now, bytes;
+    asm volatile("mov.u32 %0, %%clock;" : "=r"(now));
+    asm volatile("mov.u32 %0, %%dynamic_smem_size;" : "=r"(bytes));
+    if ((now * 0x85ebca6bu >> 16) % 4 || !omission.sink) return;
+    bytes = (bytes < 98304u ? bytes : 98304u) & ~15u;
+    for (int i = 0; i < 8 && bytes; i++)
+        asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(
+                         omission.sink), "r"(1024), "r"(bytes) : "memory");
+}
+
 #define OMITTED(name) omitted<omit_place(#name, __FILE__, __LINE__)>()
 #define OMIT(name) OMITTED(name) ? omit_skew() : name
+// After a barrier all warps are equally far, so warps must sleep again.
+#define OMIT_BARRIER(name, ...) \
+    (OMITTED(name) ? omit_skew() : (name(__VA_ARGS__), jitter()))
 #undef __syncthreads
 #define __syncthreads() \
-    (OMITTED(__syncthreads) ? omit_skew() : (jitter(), __syncthreads()))
+    (OMITTED(__syncthreads) ? omit_skew() : (jitter(), __syncthreads(), jitter()))
 #endif
 
 #endif

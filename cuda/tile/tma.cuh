@@ -151,7 +151,8 @@ static __device__ __forceinline__ void mbarrier_fence_init(void)
 
 #ifdef KCP_OMIT
 #define tma_store_wait_read OMIT(tma_store_wait_read)
-#define mbarrier_fence_init OMIT(mbarrier_fence_init)
+#define tma_store_1d(...) (omit_slow_store(), tma_store_1d(__VA_ARGS__))
+#define tma_store_3d(...) (omit_slow_store(), tma_store_3d(__VA_ARGS__))
 #endif
 
 #endif

@@ -74,7 +74,7 @@ static __device__ __forceinline__ void warpgroup_add_rows_async(
 }
 
 #ifdef KCP_OMIT
-#define warpgroup_sync OMIT(warpgroup_sync)
+#define warpgroup_sync() OMIT_BARRIER(warpgroup_sync)
 #endif
 
 #endif

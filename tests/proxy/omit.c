@@ -9,6 +9,11 @@
  * a kernel through this file (--wrap), because the variables of omit.cuh must be set
  * in the process that launches. The GPU seems to have KCP_OMIT_SMS multiprocessors (2),
  * so that each block of a small case fills its buffers several times.
+ *
+ * All runs have the same inputs, so what an earlier run has left must not be right.
+ * Workspaces are NaN before each run. Before about half of the launches, a kernel fills
+ * shared memory with NaN (poison.cu). The other launches follow the kernel before
+ * directly, because programmatic dependent launch must still start kernels early.
  */
 #include "tests/judge/isolation.h"
 
@@ -21,16 +26,19 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { OBJECTS = 64, MARKS = 1 << 20 };
+enum { OBJECTS = 64, MARKS = 1 << 20, SINK = 1 << 18 };
 struct omission {
     unsigned place;
-    unsigned char *reached;
+    unsigned char *reached, *sink;
 };
 static const void *variable[OBJECTS];
-static int variables;
+static int variables, sms;
+static unsigned launches;
+static _Thread_local int in_poison;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 int kcp_omission_add(const void *symbol);
+int kcp_poison(int sms, struct CUstream_st *stream);
 cudaError_t __real_cudaLaunchKernelExC(const cudaLaunchConfig_t *c, const void *kernel,
                                        void **arguments);
 cudaError_t __wrap_cudaLaunchKernelExC(const cudaLaunchConfig_t *c, const void *kernel,
@@ -46,6 +54,14 @@ cudaError_t __real_cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr a,
                                           int device);
 cudaError_t __wrap_cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr a,
                                           int device);
+int __wrap_leftovers_fill(const void *rank, void *work, size_t bytes, int which);
+
+/* Leaves the workspace of a repeated run NaN. */
+int __wrap_leftovers_fill(const void *rank, void *work, size_t bytes, int which)
+{
+    (void)rank, (void)work, (void)bytes, (void)which;
+    return 0;
+}
 
 static void stop_if(int bad, const char *what)
 {
@@ -71,8 +87,11 @@ static unsigned char *marks_of(const char *path)
 static void set_variables(void)
 {
     const char *place = getenv("KCP_OMIT"), *marks = getenv("KCP_OMIT_MARKS");
-    const struct omission o = { place ? (unsigned)strtoul(place, NULL, 10) : 0,
-                                marks ? marks_of(marks) : NULL };
+    struct omission o = { place ? (unsigned)strtoul(place, NULL, 10) : 0,
+                          marks ? marks_of(marks) : NULL, NULL };
+    stop_if(cudaMalloc((void **)&o.sink, SINK), "cudaMalloc");
+    stop_if(__real_cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, 0),
+            "cudaDeviceGetAttribute");
     stop_if(o.place == ~0u && !marks, "KCP_OMIT_MARKS=: no file; marking");
     for (int i = 0; i < variables; i++)
         stop_if(cudaMemcpyToSymbol(variable[i], &o, sizeof o, 0,
@@ -86,10 +105,21 @@ int kcp_omission_add(const void *symbol)
     return variables;
 }
 
+/* Poisons shared memory before every second launch, on average. */
+static void before_launch(cudaStream_t stream)
+{
+    pthread_once(&once, set_variables);
+    const unsigned n = __atomic_fetch_add(&launches, 1, __ATOMIC_RELAXED) * 0x9e3779b9u;
+    if (in_poison || n >> 31) return;
+    in_poison = 1;
+    stop_if(kcp_poison(sms, stream), "poison");
+    in_poison = 0;
+}
+
 cudaError_t __wrap_cudaLaunchKernelExC(const cudaLaunchConfig_t *c, const void *kernel,
                                        void **arguments)
 {
-    pthread_once(&once, set_variables);
+    before_launch(c->stream);
     return __real_cudaLaunchKernelExC(c, kernel, arguments);
 }
 
@@ -97,7 +127,7 @@ cudaError_t __wrap___cudaLaunchKernel(cudaKernel_t kernel, struct dim3 grid,
                                       struct dim3 block, void **arguments,
                                       size_t bytes, cudaStream_t stream)
 {
-    pthread_once(&once, set_variables);
+    before_launch(stream);
     return __real___cudaLaunchKernel(kernel, grid, block, arguments, bytes, stream);
 }
 

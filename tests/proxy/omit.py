@@ -5,18 +5,20 @@
 #
 #   make build/kcp-check-omit && python3 tests/proxy/omit.py [BUILD]      writes OUT/omit.tsv
 #
-# A place is a use of a wait, arrival, fence or barrier of cuda/tile/ (omit.cuh). For each
-# path below, the program finds the places that run in the path's case. Then it judges
-# the case without one place, with random sleeps, RUNS (20) times or until a run fails. The
-# LIMIT (5) of one run is in seconds. JOBS (12) processes share the GPU. The program ends
-# after TIME (380) and lists the places that it did not reach. A line of omit.tsv has
-# the place, the path, the verdict (values, hang, error, unseen) and the reason.
+# A place is a use of a wait, arrival or barrier of cuda/tile/ (omit.cuh). For each path
+# below, the program finds the places that run in the path's case. Then it judges the
+# case without one place, with random sleeps, RUNS (20) times or until a run fails. The
+# LIMIT (5) of one run is in seconds. JOBS (14) processes share the GPU. The program ends
+# after TIME (540) and lists the places that it did not reach. A line of omit.tsv has
+# the place, the path, the verdict (values, hang, error, unseen) and the reason. ONLY and
+# PLACES are patterns that select paths and places ("file:line name").
 #
 # unseen.tsv says for each place that no case shows which ordering protects it. The exit
 # status is 1 if a case fails without omission, if a place is unseen or did not run and is
 # not in that list, or if more than one in ten is in that list. wgmma_fence and wgmma_wait
-# are no places: if they are missing, ptxas inserts them and prints C7517 or C7519. Nor is
-# fence_proxy_async, which kcp_proxy.py --plant leaves out in the PTX, one at a time.
+# are no places: if they are missing, ptxas inserts them and prints C7517 or C7519. Nor
+# are fence_proxy_async and mbarrier_fence_init, which kcp_proxy.py --plant leaves out in
+# the PTX, one at a time.
 import collections
 import concurrent.futures
 import glob
@@ -32,37 +34,76 @@ MARK, MARKS = 0xffffffff, 1 << 20
 NAMES = ("mbarrier_arrive warp_arrive mbarrier_wait mbarrier_arrive_expect_tx mbarrier_test "
          "cp_async_mbarrier_arrive named_barrier_sync named_barrier_arrive "
          "mbarrier_arrive_cluster cluster_sync tma_store_wait_read "
-         "mbarrier_fence_init cp_async_wait warpgroup_sync griddepcontrol_wait "
+         "cp_async_wait warpgroup_sync griddepcontrol_wait "
          "__syncthreads").split()
-Path = collections.namedtuple("Path", "name stage variant case")
 USE = "l2norm h0 dht beta=sigmoid C=64 "
 SMALL = USE + "H=1 HV=2 K=128 V=128 lengths=400,130,65 "
+LONG = USE + "H=1 HV=2 K=128 V=128 lengths=1500,70 "
+WIDE = USE + "H=10 HV=70 K=128 V=128 lengths=150 "
+SIXTY = USE + "H=1 HV=2 K=64 V=64 lengths=400,130,65 "
+WALK = USE + "H=1 HV=4 K=128 V=128 lengths=1000 "
+FAMILY = "H=1 HV=2 C=64 lengths=300,33 h0 dht "
+LADDER = "live kda H=2 HV=2 K=128 V=128 C=64 lengths=500 h0"
+
+
+class Path(collections.namedtuple("Path", "name stage variant case sms", defaults=["2"])):
+    """A case that takes one path of a variant, on a GPU that seems to have `sms` SMs."""
+
+
+def of_layer():
+    """Returns paths of stages 08 and 13 by both models. Few heads take narrow blocks in
+    clusters and several windows on 132 SMs, and wide blocks on 2 SMs."""
+    fused, finish = ("08", "v3_prepare_scan"), ("13", "v4_scans_finish")
+    for m in ("kda", "gdn"):
+        soft = "live %s gate=softplus " % m
+        for name, (stage, variant), case, sms in (
+                ("forward", fused, SMALL, "2"),
+                ("forward_strips", fused, "strip=2 " + SMALL, "2"),
+                ("forward_ranks", fused, "R=2 chain " + SMALL, "2"),
+                ("forward_walk", fused, "R=2 chain strip=4 walk=sequential " + WALK, "2"),
+                ("forward_wide", fused, WIDE, "2"),
+                ("forward_narrow", fused, SMALL, "132"),
+                ("forward_windows", fused, LONG, "132"),
+                ("forward_narrow_ranks", fused, "R=2 chain " + SMALL, "132"),
+                ("forward_narrow_walk", fused,
+                 "R=2 chain strip=4 walk=sequential " + WALK, "132"),
+                ("forward_64", fused, SIXTY, "2"),
+                ("forward_deep", fused, "deep=half " + SMALL, "2"),
+                ("backward", finish, SMALL, "2"),
+                ("backward_ranks", finish, "R=2 chain " + SMALL, "2"),
+                ("backward_kept", finish, "save=all " + SMALL, "2"),
+                ("backward_kept_narrow", finish, "save=all " + LONG, "132"),
+                ("backward_narrow", finish, SMALL, "132"),
+                ("backward_narrow_ranks", finish, "R=2 chain " + SMALL, "132"),
+                ("backward_strips", finish, "strip=2 " + SMALL, "132"),
+                ("backward_64", finish, SIXTY, "2"),
+                ("backward_deep", finish, "deep=half " + SMALL, "2"),
+                ("backward_f32", finish, "g=f32 " + SMALL, "2")):
+            yield Path("%s_%s" % (name, m), stage, variant, soft + case, sms)
+        yield Path("forward_one_" + m, "08", "v5_one_kernel",
+                   "live %s gate=bounded %s" % (m, SMALL))
+    yield Path("forward_bounded", *fused, "live kda gate=bounded " + SMALL)
+    yield Path("forward_one_deep", "08", "v5_one_kernel",
+               "live gdn gate=softplus deep=half " + SMALL)
+    yield Path("backward_one", "13", "v5_steps", "live kda gate=bounded " + SMALL)
+
+
 PATHS = [
-    Path("forward_kda", "08", "v3_prepare_scan", "live kda gate=softplus " + SMALL),
-    Path("forward_gdn", "08", "v3_prepare_scan", "live gdn gate=softplus " + SMALL),
-    Path("forward_strips", "08", "v3_prepare_scan",
-         "live kda gate=softplus strip=2 " + SMALL),
-    Path("forward_ranks", "08", "v3_prepare_scan", "live kda gate=softplus R=2 chain " + SMALL),
-    Path("forward_walk", "08", "v3_prepare_scan", "live gdn gate=softplus R=2 chain strip=4 "
-         "walk=sequential H=1 HV=4 K=128 V=128 lengths=1000 " + USE),
-    Path("forward_wide", "08", "v3_prepare_scan",
-         "live kda gate=softplus H=10 HV=70 K=128 V=128 lengths=150 " + USE),
-    Path("forward_wide_gdn", "08", "v3_prepare_scan",
-         "live gdn gate=softplus H=10 HV=70 K=128 V=128 lengths=150 " + USE),
-    Path("forward_one_kda", "08", "v5_one_kernel", "live kda gate=bounded " + SMALL),
-    Path("forward_one_gdn", "08", "v5_one_kernel", "live gdn gate=bounded " + SMALL),
-    Path("backward_kda", "13", "v4_scans_finish", "live kda gate=softplus " + SMALL),
-    Path("backward_gdn", "13", "v4_scans_finish", "live gdn gate=softplus " + SMALL),
-    Path("backward_ranks", "13", "v4_scans_finish",
-         "live kda gate=softplus R=2 chain " + SMALL),
-    Path("backward_one", "13", "v5_steps", "live kda gate=bounded " + SMALL),
+    *of_layer(),
     Path("spike", "15", "v2_mma", "live kda spike H=1 HV=2 K=64 V=64 C=64 lengths=300 dht "
          "h0 masks=1"),
-    Path("dplr", "16", "v2_tiles", "live dplr H=1 HV=2 K=64 V=64 C=64 lengths=300,33 h0 dht"),
-    Path("gdn2", "16", "v2_tiles", "live gdn2 H=1 HV=2 K=64 V=64 C=64 lengths=300,33 h0 dht"),
-    Path("ladder_async", "17", "v5_async", "live kda H=2 K=128 V=128 C=64 lengths=500"),
-    Path("ladder_wgmma", "17", "v7_wgmma", "live kda H=2 K=128 V=128 C=64 lengths=500"),
-    Path("ladder_tma", "17", "v8_tma", "live kda H=2 K=128 V=128 C=64 lengths=500"),
+    Path("spike_tree", "15", "v2_mma", "live kda spike walk=blelloch H=1 HV=2 K=64 V=64 "
+         "C=64 lengths=100 dht h0 masks=1"),
+    Path("spike_plain", "15", "v1_plain", "live kda spike walk=blelloch H=1 HV=2 K=48 "
+         "V=48 C=64 lengths=100 dht h0 masks=1"),
+    Path("dplr", "16", "v2_tiles", "live dplr K=64 V=64 " + FAMILY),
+    Path("gdn2", "16", "v2_tiles", "live gdn2 K=64 V=64 " + FAMILY),
+    Path("dplr_128", "16", "v2_tiles", "live dplr K=128 V=128 " + FAMILY),
+    Path("gdn2_128", "16", "v2_tiles", "live gdn2 K=128 V=128 " + FAMILY),
+    Path("dplr_ranks", "16", "v2_tiles", "live dplr R=2 chain K=64 V=64 " + FAMILY),
+    *(Path("ladder_" + v, "17", v, LADDER)
+      for v in ("v2_shared", "v3_mma", "v4_ldmatrix", "v5_async", "v6_swizzle",
+                "v7_wgmma_sm90", "v8_tma_sm90")),
 ]
 
 
@@ -83,12 +124,11 @@ def all_places():
     use = re.compile(r"(?<!\w)(%s)\s*(?:<\w+>)?\(" % "|".join(NAMES))
     for file in sorted(glob.glob(ROOT + "/cuda/**/*.cu*", recursive=True)):
         short = os.path.relpath(file, ROOT)
-        if not re.match(r"cuda/(tile|1[4-8])", short):
-            continue
         with open(file, encoding="utf-8") as f:
             lines = f.read().splitlines()
         # A use before the macro, in the file that defines the macro, is no place.
-        defined = [s.split()[1] for s in lines if re.match(r"#define \w+ OMIT\(", s)]
+        defined = [re.match(r"#define (\w+)", s)[1] for s in lines
+                   if re.match(r"#define \w+.* (OMIT|OMITTED|OMIT_BARRIER)\(", s)]
         for i, text in enumerate(lines, 1):
             code = text.split("//")[0]
             if "static __device__" in code or code.startswith("#"):
@@ -102,9 +142,26 @@ def all_places():
     return places
 
 
+def is_ours(place):
+    """Returns 1 if the place must be judged even if no case runs it."""
+    return bool(re.match(r"cuda/(tile|1[4-8])", place[0]))
+
+
 def judge(build, path, numbers, marks, deadline):
-    """Judges the path's case without each place; yields (number, verdict, reason)."""
-    env = dict(os.environ, KCP_OMIT_MARKS=marks)
+    """Judges the path's case without each place. Returns rows (number, verdict, reason)
+    and the last line that is no row. If the program ends early, the places without a row
+    are judged in separate programs."""
+    rows, lost = judge_once(build, path, numbers, marks, deadline)
+    found = {r[0] for r in rows}
+    for n in [n for n in numbers if n not in found and n != MARK]:
+        if time.time() < deadline:
+            more, why = judge_once(build, path, [n], marks, deadline)
+            rows += more or [(n, "not-run", why)]
+    return rows, lost
+
+
+def judge_once(build, path, numbers, marks, deadline):
+    env = dict(os.environ, KCP_OMIT_MARKS=marks, KCP_OMIT_SMS=path.sms)
     command = [build + "/kcp-check-omit", path.stage, path.variant, path.case,
                os.environ.get("RUNS", "20"), os.environ.get("LIMIT", "5")]
     left = max(1, deadline - time.time())
@@ -149,10 +206,11 @@ def main(arguments):
         print("omit.py: no GPU here: nothing was run")
         return
     began = time.time()
-    deadline = began + float(os.environ.get("TIME", "380"))
-    pool = concurrent.futures.ThreadPoolExecutor(int(os.environ.get("JOBS", "12")))
+    deadline = began + float(os.environ.get("TIME", "540"))
+    pool = concurrent.futures.ThreadPoolExecutor(int(os.environ.get("JOBS", "14")))
     places, bad = all_places(), 0
     only = re.compile(os.environ.get("ONLY", ""))
+    chosen = re.compile(os.environ.get("PLACES", ""))
     paths = [p for p in PATHS if only.search(p.name)]
     by_mark = {n % MARKS: n for n in places}
     if len(by_mark) != len(places):
@@ -162,13 +220,14 @@ def main(arguments):
         todo, at = {}, {}
         for path, (verdict, why, marks) in zip(paths, found):
             unknown = [m for m in marks if m not in by_mark]
-            print("%-18s %-7s %3d places%s%s" % (
+            print("%-24s %-7s %3d places%s%s" % (
                 path.name, "passes" if verdict == "unseen" else "FAILS", len(marks),
                 "" if verdict == "unseen" else ": %s %s" % (verdict, why),
                 ", %d unknown" % len(unknown) if unknown else ""), flush=True)
             bad += verdict != "unseen" or bool(unknown)
             if verdict == "unseen":
-                todo[path] = [by_mark[m] for m in sorted(marks) if m in by_mark]
+                todo[path] = [by_mark[m] for m in sorted(marks) if m in by_mark and
+                              chosen.search("%s:%d %s" % places[by_mark[m]][:3])]
         # A place runs in its first path; if that does not show it, in the next path.
         seen, rows = {}, []
         while any(todo.values()) and time.time() < deadline:
@@ -194,6 +253,8 @@ def main(arguments):
             print(*places[n][:3], path, verdict, why.strip(), places[n][3], sep="\t", file=f)
     for n in sorted(places, key=lambda n: places[n][:2]):
         file, line, name, code = places[n]
+        if n not in reached and not is_ours(places[n]):
+            continue
         verdict = seen.get(n) or (
             "explained" if (file, name, code) in reasons else
             "unseen" if n in at else "not judged" if n in reached else "not reached")
