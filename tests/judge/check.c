@@ -57,14 +57,15 @@ static double alike_limit(const struct slice *s, double limit, int twice)
     return limit;
 }
 
-/* Returns the largest relative error of rounding an output to its type if the call chose
- * a type for it that is coarser than the variant's: 2^-8 for bf16, 2^-11 for fp16. */
+/* Returns the largest relative error of rounding an output to its type, if the call has
+ * chosen bf16 or fp16 for it; otherwise 0. */
 static double rounding_of_type(const struct slice *s)
 {
     const enum kcp_store store = s->field->store;
     if (store != KCP_G && store != KCP_BETA) return 0;
     const enum kcp_type type = kcp_type_of(s->call, store, s->judged);
-    return type == KCP_TYPE_BF16 ? ldexp(1, -8) : type == KCP_TYPE_F16 ? ldexp(1, -11) : 0;
+    if (type == KCP_TYPE_BF16) return ldexp(1, -8);
+    return type == KCP_TYPE_F16 ? ldexp(1, -11) : 0;
 }
 
 /* Returns the limit of the error. If beta may reach 2, the bf16 limit is multiplied by
