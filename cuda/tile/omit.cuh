@@ -56,25 +56,27 @@ static __device__ __forceinline__ int omitted(void)
     return now == place;
 }
 
-// Sleeps as jitter() does, but a slow warp or warpgroup sleeps in half of the calls, for
-// up to 8 us. Which warps of a block are slow changes every 0.13 ms.
+// Sleeps as jitter() does, but a slow warp or warpgroup sleeps in half of the calls,
+// for up to 8 us. Which warps of a block are slow changes every 0.13 ms.
 static __device__ __forceinline__ void omit_jitter(int few = 3, int bits = 12)
 {
     unsigned now;
     asm volatile("mov.u32 %0, %%globaltimer_lo;" : "=r"(now));
-    const unsigned x = ((now >> 17) * 0x9e3779b9u + blockIdx.x * 0x7f4a7c15u +
-                        (blockIdx.y * 5 + blockIdx.z) * 0x6c62272eu) * 0x85ebca6bu >> 16;
+    const unsigned block = blockIdx.x * 0x7f4a7c15u
+                         + (blockIdx.y * 5 + blockIdx.z) * 0x6c62272eu;
+    const unsigned x = ((now >> 17) * 0x9e3779b9u + block) * 0x85ebca6bu >> 16;
     const unsigned by = x % 4 == 1 ? 128 : 32;   // threads that are slow together
     const unsigned parts = (blockDim.x + by - 1) / by;
-    if (x % 4 && x / 4 % parts == threadIdx.x / by) few = few > 4 ? few - 3 : 1, bits = 13;
-    jitter(few, bits);
+    const int slow = x % 4 && x / 4 % parts == threadIdx.x / by;
+    if (slow) few = few > 4 ? few - 3 : 1;
+    jitter(few, slow ? 13 : bits);
 }
 #define jitter omit_jitter
 
 // Where something is left out, half of the warps sleep, so that the others run ahead.
 static __device__ __forceinline__ void omit_skew(void) { jitter(1, 14); }
 
-// Before one of four stores of the copy engine: eight large stores, so that the engine
+// Before one of four stores of the copy engine: eight large stores. The engine then
 // reads the source of the store that follows later. They belong to that store's group.
 // Shared memory of a block begins after 1 KiB that the system reserves.
 static __device__ __forceinline__ void omit_slow_store(void)
@@ -85,8 +87,8 @@ static __device__ __forceinline__ void omit_slow_store(void)
     if ((now * 0x85ebca6bu >> 16) % 4 || !omission.sink) return;
     bytes = (bytes < 98304u ? bytes : 98304u) & ~15u;
     for (int i = 0; i < 8 && bytes; i++)
-        asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(
-                         omission.sink), "r"(1024), "r"(bytes) : "memory");
+        asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::
+                     "l"(omission.sink), "r"(1024), "r"(bytes) : "memory");
 }
 
 #define OMITTED(name) omitted<omit_place(#name, __FILE__, __LINE__)>()
