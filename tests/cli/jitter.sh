@@ -62,7 +62,7 @@ k256_decay|04:v5_wide_sm90|04_chunk/v5_wide|04_chunk/v5_wide_sm90.cu|wide_decay(
 k256_slot|04:v5_wide_sm90|04_chunk/v5_wide|04_chunk/v5_wide_sm90.cu|ring_wait_empty(&m->ring, 2 * i + 1);||k256
 k256_output|04:v5_wide_sm90|04_chunk/v5_wide|04_chunk/v5_wide_sm90.cu|y[i][j] *= m.eq[row + j / 2 * 8];|for (int j = 0; j < 4; j++) y[i][j] *= m.eq[row];|k256
 k256_reverse|09:v4_wide_sm90|09_chunk_backward/v4_wide|09_chunk_backward/v4_wide_sm90.cu|scale_rows(d, g.eq, gdn, a.scale);||k256
-k256_early|09:v4_wide_sm90|09_chunk_backward/v4_wide|09_chunk_backward/v4_wide_sm90.cu|ring_wait_full(&m->ring, w);||k256
+k256_early|09:v4_wide_sm90|09_chunk_backward/v4_wide|09_chunk_backward/v4_wide_sm90.cu|ring_wait_full(&m->ring, k);||k256
 k256_panels|10:v3_split|10_wy_backward/v3_split_wide|10_wy_backward/v3_split_wide_sm90.cu|y.h_dS += dot_half_row|y.h_dS = dot_half_row(x.h[group], x.dS[group]);|k256
 k256_half|10:v3_split|10_wy_backward/v3_split_wide|10_wy_backward/v3_split_wide_sm90.cu|const int d = first + 64 * group;|const int d = first;|k256
 k256_beta|10:v3_split|10_wy_backward/v3_split_wide|10_wy_backward/v3_split_wide_sm90.cu|is_divisor(beta) ? w / beta : v;|w / beta;|k256
