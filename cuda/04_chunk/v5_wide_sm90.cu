@@ -77,8 +77,7 @@ static __device__ __forceinline__ void scan_step(const struct kcp_chunk &a,
     for (int j = 0; j < 32; j++) x[j / 4][j % 4] -= y[j / 4][j % 4];
     stmatrix_swizzled<8>(u, x);
     if (gdn) scale_columns<8>(x, g.ek);
-    #pragma unroll
-    for (int j = 0; j < 4; j++) split_bf16<1>(x_[j], x + 2 * j);
+    pack_accumulator<8>((uint32_t(*)[4])x_, x);
     ring_wait_full(&m->ring, k);
     wgmma_fence();
     wide_add_rows(S, x_, m->tile[k % SLOTS]);

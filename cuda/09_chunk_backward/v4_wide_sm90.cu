@@ -92,13 +92,11 @@ static __device__ __forceinline__ void reverse_step(const struct kcp_chunk_backw
     stmatrix_swizzled<8>(dv, x);
     #pragma unroll
     for (int j = 0; j < 32; j++) x[j / 4][j % 4] = -x[j / 4][j % 4];
-    #pragma unroll
-    for (int j = 0; j < 4; j++) split_bf16<1>(x_[j], x + 2 * j);
+    pack_accumulator<8>((uint32_t(*)[4])x_, x);
     ring_wait_full(&m->ring, q);
     ldmatrix_swizzled(d, m->dO[i % STAGES]);
     scale_rows(d, g.eq, gdn, a.scale);
-    #pragma unroll
-    for (int j = 0; j < 4; j++) split_bf16<1>(d_[j], d + 2 * j);
+    pack_accumulator<8>((uint32_t(*)[4])d_, d);
     wgmma_fence();
     wide_add_rows(dS, d_, m->tile[q % SLOTS]);
     ring_wait_full(&m->ring, w);
