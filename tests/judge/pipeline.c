@@ -260,6 +260,12 @@ void pipeline_disturb(struct tensor_set *b, const struct kcase *k,
     }
 }
 
+/* Returns the gate of token t of a sequence, from the sums G of its chunk. */
+static double gate_at(const double *G, int64_t W, int64_t C, int64_t t)
+{
+    return G[t * W] - (t % C ? G[(t - 1) * W] : 0);
+}
+
 /* Like pipeline_disturb, for a case whose ranks cut sequences. A rank's first chunk
  * starts at the rank's first token, not at a multiple of C. There G, an fp32 sum of the
  * gates since the chunk's start, is at most the sum over the last C tokens, and has a
@@ -270,7 +276,7 @@ static void disturb_cut(struct tensor_set *b, const struct kcase *k,
                         enum kcp_storage storage)
 {
     const struct tensor *cu = tensor_find(b, "cu"), *of = tensor_find(b, "G");
-    const int of_gates = !strncmp(s->name, "02", 2) && pass == KCP_FORWARD && of;
+    const int of_gates = s == stage_find("02_gate") && pass == KCP_FORWARD && of;
     const int64_t W = (int64_t)k->call.HV * k->call.KG, C = k->call.C;
     const int *at = cu->p;
     uint64_t seed = k->seed + 2;
@@ -278,14 +284,13 @@ static void disturb_cut(struct tensor_set *b, const struct kcase *k,
         for (int64_t w = 0; w < W; w++) {
             double *G = (double *)of->p + at[j] * W + w, sum = 0;
             const int64_t n = at[j + 1] - at[j];
-#define GATE(t) (G[(t) * W] - ((t) % C ? G[((t) - 1) * W] : 0))
-            for (int64_t t = n - 1; t >= 0 && t >= n - C; t--) sum += GATE(t);
+            for (int64_t t = n - 1; t >= 0 && t >= n - C; t--)
+                sum += gate_at(G, W, C, t);
             for (int64_t t = n - 1; t >= 0; t--) {
-                const double gate = GATE(t);
+                const double gate = gate_at(G, W, C, t);
                 G[t * W] += sum * ldexp(2 * random_uniform(&seed) - 1, -24);
-                sum += (t >= C ? GATE(t - C) : 0) - gate;
+                sum += (t >= C ? gate_at(G, W, C, t - C) : 0) - gate;
             }
-#undef GATE
         }
     pipeline_disturb(b, k, s, pass, storage);
 }
