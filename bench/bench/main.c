@@ -27,14 +27,15 @@ static int newest(struct runner *x, const struct kcp_stage *st,
  * other stages do not support chunks as long as those of stage 15. */
 static int runner_chain(struct runner *x)
 {
-    static const char *const chain[] = { "02_gate", "03_wy", "04_chunk", "05_affine",
-        "09_chunk_backward", "11_merge_backward", "10_wy_backward" };
+    static const struct { const char *stage; int makes_maps; } chain[] = {
+        { "02_gate" }, { "03_wy" }, { "04_chunk" }, { "05_affine", 1 },
+        { "09_chunk_backward" }, { "11_merge_backward", 1 }, { "10_wy_backward" } };
     const char *only = x->b->stages;
     int n_chain = sizeof chain / sizeof *chain;
     if (only && kcp_stage_is(only, KCP_SPIKES)) n_chain = 1;
     if (kcp_models[x->call.model].kind == KCP_FAMILY) n_chain = 0;
     for (int i = 0; i < n_chain; i++) {
-        const struct kcp_stage *st = stage_find(chain[i]);
+        const struct kcp_stage *st = stage_find(chain[i].stage);
         const struct kcp_variant *v[64];
         const int n = kcp_variants(st->name, NULL, v, 64);
         int e = KCP_NA;
@@ -42,9 +43,9 @@ static int runner_chain(struct runner *x)
             if (v[j]->where == KCP_DEVICE && v[j]->storage == KCP_BF16)
                 e = runner_once(x, st, v[j]);
         /* Only maps are missing if no kernel supports a large V. */
-        if (e == KCP_NA && (i == 3 || i == 5)) continue;
+        if (e == KCP_NA && chain[i].makes_maps) continue;
         if (e) {
-            fprintf(stderr, "kcp-bench: %s: status %d\n", chain[i], e);
+            fprintf(stderr, "kcp-bench: %s: status %d\n", chain[i].stage, e);
             return e;
         }
     }
