@@ -50,6 +50,7 @@ ROWS = {
     "gdn-k256": gdn(H=6, HV=6, K=256, V=256),
     "gdn-k256-v512": gdn(H=6, HV=6, K=256, V=512, gate="softplus",
                          who="FLA GatedDeltaNet by default"),
+    "kda-k256": kda(H=6, HV=6, K=256, V=256),
     "kda-512x16": kda(T=512, H=16, HV=16, gate="bounded", to=(0.10, 0.30)),
     "kda-1x32": kda(T=1, gate="bounded"),
     "cp-kda": kda(T=131072, ranks=2),
