@@ -870,8 +870,8 @@ REACH = {
     "kda-512x16": "KDA 512 x 16, bounded",
     "kda-f16": "KDA 8192 x 32, float16", "kda-f32": "KDA 8192 x 32, float32",
     "gdn-k256": "GDN 8192 x 6, K = V = 256",
-    "gdn-k256-v512": "GDN 8192 x 6, K = 256, V = 512 (FLA's layer by default); "
-                     "taken since, not timed from PyTorch yet",
+    "kda-k256": "KDA 8192 x 6, K = V = 256",
+    "gdn-k256-v512": "GDN 8192 x 6, K = 256, V = 512 (FLA's layer by default)",
 }
 
 

@@ -54,9 +54,12 @@ add() {                                     # title points outcome note
 
 exec </dev/null
 . book/labs/rows.sh
-# A kernel needs the judge only if there is a GPU, unless it is linked with the library.
-no_gpu() { [ "$kind" = patch ] && ! nvidia-smi -L >/dev/null 2>&1; }
-[ $ext = cu ] && { [ -z "$NVCC" ] || no_gpu; } || held_to
+# Without a GPU a kernel is only compiled and linked, so a judge without kernels suffices.
+# The whole program of a lab of kind patch is then not linked either.
+if [ $ext = cu ] && ! nvidia-smi -L >/dev/null 2>&1; then
+    J=$B/labs HOST="CUDA_HOME=none NCCL_HOME=none"
+    [ "$kind" = patch ] || [ -z "$NVCC" ] || held_to
+else [ $ext = cu ] && [ -z "$NVCC" ] || held_to; fi
 twist=$(sed -n 's/^twist *//p' "$dir/rows" | head -1)
 [ -z "$twist" ] || edited twist "$twist"
 build

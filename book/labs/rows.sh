@@ -191,8 +191,10 @@ judge() {
     case $kind in check|exchange|plan) launch= ;; esac
     case $kind.$ext in check.c | exchange.c | plan.c) limits=$limited ;; esac
     [ -z "$LAUNCH" ] || [ $ext = cu ] || limits=$limited
+    most=120                             # a whole program judges the long list, on a GPU
+    [ "$kind" != patch ] || most=600
     # shellcheck disable=SC2086
-    sh -c "$limits" timeout -k 5 ${LIMIT:-120} $launch "$@" >"$out" 2>&1
+    sh -c "$limits" timeout -k 5 ${LIMIT:-$most} $launch "$@" >"$out" 2>&1
     rc=$?
     case $kind in
         check) shift 2; set -- - "$@" ;;
@@ -220,7 +222,7 @@ judge() {
                line_of "" "$@"
            fi ;;
         2) add "$title" "$points" failed "$(last)" ;;
-        124) add "$title" "$points" "too slow" "no answer in ${LIMIT:-120} s"
+        124) add "$title" "$points" "too slow" "no answer in ${LIMIT:-$most} s"
              line_of "$stuck" "$@" ;;
         153) add "$title" "$points" failed "it prints without end" ;;
         *) add "$title" "$points" crashed "signal $((rc > 128 ? rc - 128 : rc))"
