@@ -2,21 +2,24 @@
 # canonical.py -- compares canonical plans with free plans: equal bits or not, and time.
 # Book: chapter 06.
 #
-#   python3 bench/canonical.py [BUILD]        needs two GPUs; writes OUT/canonical.tsv
+#   python3 bench/canonical.py [BUILD]        writes OUT/canonical.tsv
 #
 # A canonical plan cuts sequences every L tokens, whatever the number of ranks. For each
 # model, layout (contiguous, zigzag), plan and R = 1, 2, kcp-run computes forward and
 # backward of BITS_T (4096) tokens on the GPUs. The bytes of every output are compared with
 # those of the same kind of plan on one rank. kcp-bench then times T (65536) tokens with
 # H (32) heads. The exit status is 1 if a canonical plan gives different bits or a run fails.
+# With one GPU, two ranks are processes on it (tests/share_gpu.sh) and nothing is timed.
 import csv
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
 
 import numpy as np
 
+HERE = os.path.dirname(os.path.abspath(__file__))
 BITS_L, OUTPUTS = 1024, "o ht dq dk dv dg dbeta dh0".split()
 
 
@@ -48,10 +51,18 @@ def bytes_of(folder):
     return data
 
 
-def bits(build, inputs, folder, model, R, kind, layout, first):
+def count_gpus():
+    if not shutil.which("nvidia-smi"):
+        sys.exit("canonical.py: found no GPU, expected one or two")
+    run = subprocess.run(["nvidia-smi", "-L"], stdout=subprocess.PIPE, check=False)
+    return len(run.stdout.splitlines())
+
+
+def bits(build, inputs, folder, model, R, kind, layout, first, shared):
     """Returns the text for column `bits`, and the bytes of the outputs."""
     out = "%s/%s_%d_%s_%s" % (folder, model, R, kind, layout)
-    why = run([build + "/kcp-run", "--in", inputs, "--out", out, "--model", model,
+    launch = ["sh", HERE + "/../tests/share_gpu.sh", str(R)] if R > 1 and shared else []
+    why = run(launch + [build + "/kcp-run", "--in", inputs, "--out", out, "--model", model,
                "--device", "gpu", "--ranks", str(R), "--l2norm"] +
               plan_words(kind, layout, BITS_L))
     if why:
@@ -83,6 +94,9 @@ def main(arguments):
     out = os.environ.get("OUT") or build
     T, H = int(os.environ.get("T", "65536")), int(os.environ.get("H", "32"))
     bits_T, bad = int(os.environ.get("BITS_T", "4096")), 0
+    shared = count_gpus() < 2
+    print("canonical.py: two ranks: " + ("processes on one GPU, NCCL over sockets"
+                                         if shared else "a GPU each"))
     with tempfile.TemporaryDirectory() as folder, \
             open(out + "/canonical.tsv", "w", encoding="utf-8") as f:
         names = "model plan layout R bits forward_ms backward_ms".split()
@@ -97,9 +111,10 @@ def main(arguments):
                 for layout in ("contiguous", "zigzag"):
                     for R in (1, 2):
                         says, data = bits(build, inputs, folder, model, R, kind, layout,
-                                          first)
+                                          first, shared)
                         first = first or data
-                        ms = times(build, folder, model, R, kind, layout, T, H)
+                        ms = ("n/a", "n/a") if shared else \
+                            times(build, folder, model, R, kind, layout, T, H)
                         bad += says.startswith("failed") or ms[0].startswith("failed") or \
                             (kind == "canonical" and says.startswith("differ"))
                         print(model, kind, layout, R, says, *ms, sep="\t", file=f)

@@ -4,14 +4,20 @@
 #
 #   make check-gpus, or python3 bench/check_gpus.py [BUILD]
 #
-# These jobs run on all GPUs and again on two: every variant of the stages that
-# communicate, random exchanges, and deliberate mistakes in each stage and exchange algorithm.
-# Other jobs run only on all GPUs: a failing rank, communicators made by the caller, CUDA
+# These jobs run on RANKS ranks (as many as GPUs, or two) and again on two: every variant of
+# the stages that communicate, random exchanges, and deliberate mistakes in each stage and
+# exchange algorithm.
+# Other jobs run only on RANKS ranks: a failing rank, communicators made by the caller, CUDA
 # graphs, training steps from PyTorch, 100 runs that must give equal bits, and BATCHES (160)
 # random batches of sequences.
 # The job with the failing rank runs first and alone: its timeout is 5 seconds, and NCCL
 # starts slowly beside other jobs. At most AT_ONCE (8) jobs run at once. More jobs would be
 # slower, because a message moves only while both of its GPUs run the same job.
+#
+# With fewer GPUs than RANKS, all ranks are processes on one GPU, and NCCL sends through
+# sockets of this machine (tests/share_gpu.sh; needs MPI). Then results are tested, but
+# neither NCCL's other transports nor times. The column "machine" says "2 processes on one",
+# and such a line does not count for a run on several GPUs.
 #
 # A call ends after LIMIT (1800) seconds, and the next call continues. The file jobs.tsv in
 # folder STATE (OUT/state) gets a line per finished job: when, where and with which commit
@@ -40,7 +46,8 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 COLUMNS = "what ranks id code status seconds date machine driver commit says verdicts".split()
-BACKEND = "$B/kcp-check --device --backend nccl --ranks %d --limit 120 %s"
+JUDGE = "$B/kcp-check --device --limit 120 %s"
+SHARE = "sh $HERE/../tests/share_gpu.sh %d "
 Job = collections.namedtuple("Job", "what ranks id code command")
 LOCK = threading.Lock()
 
@@ -109,22 +116,28 @@ def batches(ranks, count):
             cases = []
 
 
-def jobs_of(ranks, add, build):
-    """Adds the jobs on `ranks` GPUs, the longest first."""
+def judged(ranks, shared, words):
+    """Returns a command that judges over `ranks` ranks."""
+    return SHARE % ranks + JUDGE % words if shared else \
+        JUDGE % ("--backend nccl --ranks %d %s" % (ranks, words))
+
+
+def jobs_of(ranks, shared, add, build):
+    """Adds the jobs on `ranks` ranks, the longest first."""
     for s in "13 08 16 11 07 15 14".split():
         listed = output(build + "/kcp-check", "--list", "--device", "--stage", s)
         for line in listed.splitlines():
             variant = line.split()[1]
             add("%s %s" % (s, variant), ranks, [s], variant,
-                BACKEND % (ranks, "--quick --stage %s --variant %s" % (s, variant)))
+                judged(ranks, shared, "--quick --stage %s --variant %s" % (s, variant)))
         for form in [] if s in ("07", "11") else ["any"] if s in ("14", "15") else forms():
             add("planted %s %s" % (s, form), ranks, [s], "",
-                "NCCL=%d STAGES=%s FORMS=%s sh $HERE/../tests/cli/wrong_comm.sh $B"
-                % (ranks, s, form))
-    add("exchanges", ranks, ["07", "11"], "", BACKEND % (ranks, "--exchange 100"))
+                "NCCL=%d %sSTAGES=%s FORMS=%s sh $HERE/../tests/cli/wrong_comm.sh $B"
+                % (ranks, "SHARED=1 " if shared else "", s, form))
+    add("exchanges", ranks, ["07", "11"], "", judged(ranks, shared, "--exchange 100"))
 
 
-def all_jobs(gpus, build, code):
+def all_jobs(most, shared, build, code):
     """Returns the list of jobs. Its first job must run alone."""
     jobs = []
 
@@ -134,25 +147,33 @@ def all_jobs(gpus, build, code):
 
     for c in "20/gpu_lost 20/gpu_from 20/gpu_split 08/gpu_graph_ranks".split():
         stage, check = c.split("/")
-        add(check, gpus, ["07", "08", "11", "13"], "",
-            "$B/kcp-check --device --stage %s --variant %s" % (stage, check))
-    add("training steps from PyTorch", gpus, ["07", "08", "11", "13"], "",
+        launch = SHARE % most if shared and check != "gpu_lost" else ""
+        add(check, most, ["07", "08", "11", "13"], "",
+            launch + "$B/kcp-check --device --stage %s --variant %s" % (stage, check))
+    add("training steps from PyTorch", most, ["07", "08", "11", "13"], "",
         "python3 -c 'import pytest, torch' || { echo nothing ran; exit; }; "
         "KCP_LIB=$B/libkcp.so PYTHONPATH=$HERE/../book/examples/torch "
         "python3 -m torch.distributed.run --rdzv_backend c10d --rdzv_endpoint localhost:0 "
         "--nproc_per_node=%d -m pytest -xq -p no:cacheprovider "
-        "$HERE/../tests/pytorch/test_gpu.py --cuda" % gpus)
-    jobs_of(gpus, add, build)
-    add("100 times the same bits", gpus, ["13"], "v4_scans_finish", BACKEND % (
-        gpus, "--repeats 100 --stage 13 --variant v4_scans_finish --case "
-        "'kda live H=2 K=128 V=128 R=%d lengths=900,77'" % gpus))
-    for i, cases in enumerate(batches(gpus, int(os.environ.get("BATCHES", "160")))):
+        "$HERE/../tests/pytorch/test_gpu.py --cuda" % most)
+    jobs_of(most, shared, add, build)
+    add("100 times the same bits", most, ["13"], "v4_scans_finish", judged(
+        most, shared, "--repeats 100 --stage 13 --variant v4_scans_finish --case "
+        "'kda live H=2 K=128 V=128 R=%d lengths=900,77'" % most))
+    for i, cases in enumerate(batches(most, int(os.environ.get("BATCHES", "160")))):
         for s, variant in (("08", "v3_prepare_scan"), ("13", "v4_scans_finish")):
-            add("%s batches from %d" % (s, 16 * i + 1), gpus, [s], variant, BACKEND % (
-                gpus, "--quick --stage %s --variant %s --case '%s'" % (s, variant, cases)))
-    if gpus > 2:
-        jobs_of(2, add, build)
+            add("%s batches from %d" % (s, 16 * i + 1), most, [s], variant, judged(
+                most, shared,
+                "--quick --stage %s --variant %s --case '%s'" % (s, variant, cases)))
+    if most > 2:
+        jobs_of(2, shared, add, build)
     return jobs
+
+
+def machine_of(ranks, gpus, card):
+    """`card` begins with "one" if the ranks share a GPU."""
+    return "%s processes on %s" % (ranks, card) if card.startswith("one ") else \
+        "%d x %s" % (gpus, card)
 
 
 def run_job(job, end, stamp, out, state):
@@ -170,7 +191,9 @@ def run_job(job, end, stamp, out, state):
     if any(s.startswith("nothing ran") for s in lines):
         status, says = "n/a", ["n/a: supports only one rank"]
     verdicts = [s for s in lines if re.search(r"^[01]\d_| worst |^ *ok +path ", s)]
-    row = job[:4] + (status, str(seconds), date) + stamp + (says[0], "|".join(verdicts))
+    machine = machine_of(job.ranks, *stamp[:2])
+    row = job[:4] + (status, str(seconds), date, machine) + stamp[2:] + \
+        (says[0], "|".join(verdicts))
     with LOCK:
         with open(out + "/log.txt", "a", encoding="utf-8") as f:
             f.write("== %s, %s ranks: status %s, %d s\n%s" % (
@@ -183,7 +206,7 @@ def run_job(job, end, stamp, out, state):
 def known(state, card, jobs):
     """Returns, by job, the last line of the state on such a card with the present code."""
     by_key = {(r["what"], r["ranks"], r["id"], r["code"]): r for r in read_tsv(state)
-              if r["machine"].split(" x ")[-1] == card}
+              if re.sub(r"^\d+ (x|processes on) ", "", r["machine"]) == card}
     return {j: by_key[j[:4]] for j in jobs if j[:4] in by_key}
 
 
@@ -191,7 +214,7 @@ def passed(row):
     return row["status"] in ("0", "n/a")
 
 
-def summary(jobs, rows, out, gpus):
+def summary(jobs, rows, out, most):
     """Writes nccl.tsv, a line per job, and judge.txt, and prints the table."""
     names = "what ranks ok failed late seconds date commit machine driver says".split()
     with open(out + "/nccl.tsv", "w", encoding="utf-8") as f:
@@ -206,7 +229,7 @@ def summary(jobs, rows, out, gpus):
                 "passed" if ok else "n/a", r["seconds"], r["date"], r["commit"], r["says"]))
     with open(out + "/judge.txt", "w", encoding="utf-8") as f:
         for j, r in rows.items():
-            if re.match(r"\d\d v", j.what) and j.ranks == str(gpus) and r["verdicts"]:
+            if re.match(r"\d\d v", j.what) and j.ranks == str(most) and r["verdicts"]:
                 f.write(r["verdicts"].replace("|", "\n") + "\n")
 
 
@@ -216,8 +239,11 @@ def main(arguments):
     began, env = time.time(), os.environ
     build = arguments[0] if arguments else "build"
     gpus = len(output("nvidia-smi", "-L").splitlines())
-    if gpus < 2:
-        sys.exit("check_gpus.py: found %d GPUs, expected 2 or more" % gpus)
+    most = int(env.get("RANKS") or max(gpus, 2))
+    shared = most > gpus
+    if not gpus or most < 2 or shared and not shutil.which("mpirun"):
+        sys.exit("check_gpus.py: found %d GPUs and RANKS=%d, expected a GPU per rank, or one "
+                 "GPU and mpirun, and 2 or more ranks" % (gpus, most))
     out = env.get("OUT") or build + "/check_gpus"
     state_folder = env.get("STATE") or out + "/state"
     for folder in (out, state_folder):
@@ -230,7 +256,9 @@ def main(arguments):
             print(*COLUMNS, sep="\t", file=f)
     smi = output("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader")
     card, driver = smi.splitlines()[0].split(", ")
-    machine = "%d x %s" % (gpus, card)
+    card = ("one " if shared else "") + card
+    machine = machine_of(most, gpus, card)
+    print("check_gpus.py: %s%s" % (machine, ", NCCL over sockets" if shared else ""))
     with open(out + "/machine.txt", "w", encoding="utf-8") as f:
         print("%s, %s, %s" % (machine, driver, time.strftime("%F", time.gmtime())), file=f)
     commit = env.get("COMMIT") or \
@@ -238,11 +266,11 @@ def main(arguments):
     env.update(B=build, HERE=HERE, KCP_TIMEOUT_S=env.get("KCP_TIMEOUT_S", "20"),
                LD_LIBRARY_PATH=output("sh", "-c", ". '%s/nccl_home.sh'; "
                                       "echo $LD_LIBRARY_PATH" % HERE).strip())
-    jobs = all_jobs(gpus, build, Code(build, out, commit))
+    jobs = all_jobs(most, shared, build, Code(build, out, commit))
     selected = [j for j in jobs if re.search(env.get("ONLY", ""), "\t".join(j))]
     before = known(state, card, jobs)
     todo = [j for j in selected if j not in before or not passed(before[j])]
-    end, stamp = began + int(env.get("LIMIT") or 1800), (machine, driver, commit)
+    end, stamp = began + int(env.get("LIMIT") or 1800), (gpus, card, driver, commit)
     alone = [j for j in todo if j.what == "gpu_lost"]
     for job in alone:
         run_job(job, end, stamp, out, state)
@@ -252,7 +280,7 @@ def main(arguments):
     for future in done:
         future.result()
     rows = known(state, card, jobs)
-    summary(jobs, rows, out, gpus)
+    summary(jobs, rows, out, most)
     good = sum(map(passed, rows.values()))
     print("check_gpus.py: %s: %d of %d jobs passed, %d of them before this call; %d failed, "
           "%d missing; %d seconds" % (

@@ -104,7 +104,7 @@ def passed(folder):
     return ok
 
 
-def verdict_rows(folder, digests, gpus):
+def verdict_rows(folder, digests, ranks):
     for stage, word, line in verdicts(folder + "/judge.txt"):
         at = line.find(" worst ")
         if word[0] not in ("ok", "FAIL", "MARGINAL") or at < 0 or word[1] == stage:
@@ -112,10 +112,10 @@ def verdict_rows(folder, digests, gpus):
         worst = line[at:].split()
         alive = re.search(r"alive ([0-9.e+-]+)", line)
         row = {"kind": "verdict", "stage": stage, "variant": word[1], "storage": word[2],
-               "verdict": word[0], "ranks": str(gpus), "worst": worst[1],
+               "verdict": word[0], "ranks": str(ranks), "worst": worst[1],
                "cases": line[:at].split(None, 3)[3].strip(), "error": worst[2],
                "allowed": worst[4], "alive": alive[1] if alive else ""}
-        digests.stamp(row, stage, word[1], gpus)
+        digests.stamp(row, stage, word[1], ranks)
         yield row
 
 
@@ -163,13 +163,13 @@ def add(folder, name, commit):
     machine = read_lines(folder + "/machine.txt")[0].split(", ")
     if len(machine) != 3 or not re.fullmatch(r"\d+-\d+-\d+", machine[2]):
         stop("machine.txt: found '%s', expected GPU, driver, date" % ", ".join(machine))
-    count = re.match(r"(\d+) x ", machine[0])
-    gpus = int(count[1]) if count else 1
+    count = re.match(r"(\d+) (x|processes on) ", machine[0])
+    ranks = int(count[1]) if count else 1
     file = folder + "/digests.tsv"
     digests = Digests(read_tsv(file)) if os.path.exists(file) else \
         Digests.of_build(os.environ.get("BUILD", "build"))
     ok = passed(folder)
-    new = list(verdict_rows(folder, digests, gpus))
+    new = list(verdict_rows(folder, digests, ranks))
     for path in sorted(glob.glob(folder + "/*.tsv")):
         base = os.path.basename(path)[:-4]
         if base in KINDS:

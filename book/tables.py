@@ -102,7 +102,7 @@ class Row:
 
     def gpu(self):
         """Returns the name of the GPU, without the number of GPUs before the name."""
-        return re.sub(r"^\d+ x ", "", self["machine"])
+        return re.sub(r"^\d+ (x|processes on one) ", "", self["machine"])
 
     def card(self):
         """Returns the model of the GPU, as in "H100"."""
@@ -622,7 +622,7 @@ def has_source(r):
 
 
 def judge_tables(d):
-    """Lists the newest verdict per variant and number of GPUs. A verdict of the present
+    """Lists the newest verdict per variant and number of ranks. A verdict of the present
     kernels is preferred to a newer verdict of other kernels. The figure of chapter 19
     has the largest error / limit of each variant."""
     p, marks, best = Page("18.md"), Page("errors.tsv"), {}
@@ -634,7 +634,7 @@ def judge_tables(d):
     places = once("%s, commit %s" % (r.machine, r["commit"]) for _, r in rows)
     p.add("Judged on %s. Rows have the worst error and its limit.\n"
           % "; ".join(places),
-          "| stage | variant | GPUs | storage | cases | output | error | limit |",
+          "| stage | variant | ranks | storage | cases | output | error | limit |",
           "|:-----|:-----|--:|:--|:----|:--|---:|---:|")
     for (stage, variant, ranks), r in rows:
         p.row(stage, "`%s`" % variant, ranks, r["storage"], r["cases"], r["worst"],

@@ -2,7 +2,8 @@
  * Book: chapter 20.
  * Every process reads all inputs, fills the outputs with a pattern (all bits 1) and
  * computes its shard. Then every rank sends its outputs to rank 0. Rank 0 copies the
- * elements that the sender has written, i.e. those that differ from the pattern. */
+ * elements that the sender has written, i.e. those that differ from the pattern. With
+ * --device gpu each process has a GPU, or all share GPU 0 (tests/share_gpu.sh). */
 #include "run.h"
 
 #include <stdlib.h>
@@ -11,10 +12,6 @@
 int processes_check(struct run *x)
 {
     if (x->mpi.R == 1) return 0;
-    if (x->o.device)
-        return run_error(x, RUN_BAD, "--device", "gpu needs a single process "
-                         "(use --ranks), but %s started %d processes",
-                         x->mpi.launcher, x->mpi.R);
     if (x->mpi.R > MOST_RANKS || (x->o.ranks && x->o.ranks != x->mpi.R))
         return run_error(x, RUN_BAD, x->mpi.launcher, "found %d processes, expected as "
                          "many as --ranks, at most %d", x->mpi.R, MOST_RANKS);
@@ -83,16 +80,30 @@ static int collect(struct run *x, struct kcp_comm *comm)
     return status;
 }
 
+/* Runs the rank over NCCL, on this process's GPU. */
+static int run_on_gpu(struct run *x, struct kcp_comm *host,
+                      int (*body)(struct kcp_comm *, void *), char *why, size_t n)
+{
+    struct kcp_comm *comm;
+    int status = x->gpu->gpu(x->mpi.local) && x->gpu->gpu(0);
+    if (status) snprintf(why, n, "found no GPU for local rank %d", x->mpi.local);
+    else status = kcp_nccl_over(&comm, host, why, n);
+    if (status) return status;
+    status = body(comm, x);
+    comm->free(comm);
+    return status;
+}
+
 int processes_run(struct run *x, int (*body)(struct kcp_comm *, void *))
 {
     struct kcp_comm *comm;
-    char why[300], words[64];
+    char why[300], words[300] = "";
     int rank = x->mpi.r;
     if (processes_meet(x, &comm) != 0) return -1;
-    int status = body(comm, x);
+    int status = x->gpu ? run_on_gpu(x, comm, body, words, sizeof words) : body(comm, x);
     if (!status) status = collect(x, comm);
     if (status) {
-        snprintf(words, sizeof words, "returned status %d", status);
+        if (!words[0]) snprintf(words, sizeof words, "returned status %d", status);
         comm->fail(comm, status, words);
     }
     if (comm->lost(comm, &rank, why, sizeof why))

@@ -300,14 +300,20 @@ emulated() {
     lost=yes
 }
 
-# linked VARIANT|- option...: runs a judge that is linked with the student's object.
+# linked VARIANT|- option...: runs a judge that is linked with the student's object. Over
+# NCCL each GPU is a rank; on one GPU, two processes share it, if a launcher is found.
 linked() {
-    gpus=$(nvidia-smi -L 2>/dev/null | wc -l) variant=$1 judged=$kind
+    gpus=$(nvidia-smi -L 2>/dev/null | wc -l) variant=$1 judged=$kind launched=$LAUNCH
     shift
     case " $* " in
-        *" nccl "*) [ "$gpus" -gt 1 ] || { no_gpus 2; return; }
+        *" nccl "*)
+            [ "$gpus" -gt 0 ] || { no_gpus 2; return; }
             on_gpus
-            set -- "$@" --ranks "$gpus" ;;
+            if [ "$gpus" -gt 1 ]; then set -- "$@" --ranks "$gpus"
+            elif ldd "$B/kcp-check" | grep -q libmpi; then
+                LAUNCH="sh tests/share_gpu.sh 2" title="$title (two ranks on one GPU)"
+                shift 3; set -- --device "$@"
+            else no_gpus 2; return; fi ;;
         *" --device "*) [ "$gpus" -gt 0 ] || { no_gpus 1; return; } ;;
     esac
     [ "$variant" = - ] || set -- "$@" --variant "$variant"
@@ -315,6 +321,7 @@ linked() {
     elif make_it "$dir/check"; then kind=patch; judge "$title" "$points" "$@"; kind=$judged
     else add "$title" "$points" "no build" "$(tail -1 "$dir/build")"
     fi
+    LAUNCH=$launched
 }
 
 # Compares the student's line "// bound:" (what limits the kernel) with recorded counters.

@@ -160,17 +160,21 @@ int ranks_open(const char *backend, int device, int *R)
     *R = mpi.R;
     launcher = mpi.launcher;
     const struct memory *m = device ? device_memory() : NULL;
+    int shares[CASE_RANKS] = { 0 }, shared = 0;
     status = kcp_mpi_world(&host, why, sizeof why);
     if (!status && m) {
         apart = 1;
-        status = m->gpu(mpi.local) && m->gpu(0);       /* else all share GPU 0 */
+        shared = m->gpu(mpi.local) != KCP_OK;
+        status = shared && m->gpu(0);                  /* all share GPU 0 */
         if (status) snprintf(why, sizeof why, "no GPU for local rank %d", mpi.local);
-        else status = kcp_nccl_over(&gpu, host, why, sizeof why);
+        else status = host->all_gather(host, &shared, shares, sizeof shared, NULL);
+        for (int r = 0; r < mpi.R; r++) shared |= shares[r];
+        if (!status) status = kcp_nccl_over(&gpu, host, why, sizeof why);
     }
+    const char *way = shared ? "on a shared GPU, NCCL" : "a GPU each, NCCL";
     if (status) fprintf(stderr, "kcp-check: rank %d of %d: %s\n", mpi.r, mpi.R, why);
     else if (mpi.r && !freopen("/dev/null", "w", stdout)) return 1;
-    else printf("%d processes of %s, %s\n", mpi.R, mpi.launcher,
-                gpu ? "a GPU each, NCCL" : "MPI");
+    else printf("%d processes of %s, %s\n", mpi.R, mpi.launcher, gpu ? way : "MPI");
     if (status) return status == KCP_BAD ? 2 : 1;
     return 0;
 }

@@ -26,7 +26,7 @@ def own_gpu():
     """Selects a GPU per rank. Ranks that share a GPU get different NCCL host ids."""
     local, gpus = int(os.environ["LOCAL_RANK"]), torch.cuda.device_count()
     if int(os.environ["LOCAL_WORLD_SIZE"]) > gpus:
-        os.environ.update(NCCL_HOSTID=f"rank{local}", NCCL_SOCKET_IFNAME="lo")
+        os.environ.update(NCCL_HOSTID="rank" + os.environ["RANK"], NCCL_SOCKET_IFNAME="lo")
     torch.cuda.set_device(local % gpus)
 
 

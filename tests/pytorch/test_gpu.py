@@ -200,9 +200,10 @@ def host_seconds(step):
     return took
 
 
-def waits(steps):
+def waits(steps, timed=True):
     """PyTorch's own waits raise an error. Waits of the library are found by time. Both ways
-    must find a wait (item). Also requires that a step allocates no new segment."""
+    must find a wait (item). Also requires that a step allocates no new segment. On ranks that
+    share a GPU time shows nothing, because the ranks wait for one another."""
     item = lambda: torch.ones(1, device="cuda").item()
     torch.cuda.set_sync_debug_mode("error")
     try:
@@ -212,8 +213,9 @@ def waits(steps):
             item()
     finally:
         torch.cuda.set_sync_debug_mode("default")
-    assert max(map(host_seconds, steps)) < SLEEP / 2
-    assert host_seconds(item) > SLEEP / 2
+    if timed:
+        assert max(map(host_seconds, steps)) < SLEEP / 2
+        assert host_seconds(item) > SLEEP / 2
     counts = []
     for _ in range(3):
         before = torch.cuda.memory_stats()
@@ -228,10 +230,9 @@ def test_waits():
     waits(steps_of(lambda cu: (dict(cu_seqlens_cpu=cu), lambda t: t)))
 
 
-@pytest.mark.skipif(int(os.environ.get("LOCAL_WORLD_SIZE", 1)) > torch.cuda.device_count(),
-                    reason="ranks that share a GPU wait for one another")
 def test_waits_over_ranks(world):
     def batch(cu):
         context = kcp_torch.build_cp_context(cu, world, conv1d_kernel_size=4)
         return dict(cp_context=context), context.shard
-    waits(steps_of(batch))
+    waits(steps_of(batch),
+          int(os.environ["LOCAL_WORLD_SIZE"]) <= torch.cuda.device_count())

@@ -1,0 +1,44 @@
+"""Problem 75 of ParallelKernelBench (togethercomputer, 3cc0f9b): GDN over ranks with K = 256
+and V = 512, solved with kcp_torch.
+
+Book: chapter 20.
+
+Run it as the solution of problem 74. The benchmark's reference moves heads between ranks, so
+each rank has the parameters of H / R heads; here a rank keeps its tokens and needs the
+parameters of all heads. Over ranks kcp_torch takes at most 256 columns of V at a time;
+columns do not depend on one another.
+"""
+import torch
+import torch.distributed as dist
+
+from kcp_torch import build_cp_context, chunk_gated_delta_rule
+
+CONTEXTS, COLUMNS = {}, 256
+
+
+def context(tokens, group):
+    """Returns the context of one sequence of this length, which each call reuses."""
+    at = tokens, group
+    if at not in CONTEXTS:
+        CONTEXTS[at] = build_cp_context([0, tokens], group)
+    return CONTEXTS[at]
+
+
+def of_all_heads(part, group):
+    """Gathers a parameter of this rank's heads to the parameter of all heads."""
+    parts = [torch.empty_like(part) for _ in range(dist.get_world_size(group))]
+    dist.all_gather(parts, part.contiguous(), group=group)
+    return torch.cat(parts)
+
+
+@torch.no_grad()
+def solution(q, k, v, gate, beta, a_log, dt_bias, group=None):
+    """The benchmark's signature. Each rank has [B, T / R, H, 256] of q and k, 512 columns of
+    v, [B, T / R, H] of gate and beta, and returns its rows of o. B must be 1."""
+    group = group or dist.group.WORLD
+    R = dist.get_world_size(group)
+    more = dict(A_log=of_all_heads(a_log, group), dt_bias=of_all_heads(dt_bias, group),
+                use_qk_l2norm_in_kernel=True, use_gate_in_kernel=True,
+                cp_context=context(R * q.shape[1], group) if R > 1 else None)
+    return torch.cat([chunk_gated_delta_rule(q, k, part.contiguous(), gate, beta, **more)[0]
+                      for part in v.split(COLUMNS, -1)], -1)
