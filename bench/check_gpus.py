@@ -8,8 +8,8 @@
 # the stages that communicate, random exchanges, and deliberate mistakes in each stage and
 # exchange algorithm.
 # Other jobs run only on RANKS ranks: a failing rank, communicators made by the caller, CUDA
-# graphs, training steps from PyTorch, 100 runs that must give equal bits, and BATCHES (160)
-# random batches of sequences.
+# graphs, PyTorch (kcp_torch, training steps, hybrid.py), 100 runs that must give equal bits,
+# and BATCHES (160) random batches of sequences.
 # The job with the failing rank runs first and alone: its timeout is 5 seconds, and NCCL
 # starts slowly beside other jobs. At most AT_ONCE (8) jobs run at once. More jobs would be
 # slower, because a message moves only while both of its GPUs run the same job.
@@ -23,7 +23,7 @@
 # folder STATE (OUT/state) gets a line per finished job: when, where and with which commit
 # and machine code it ran. A job that passed on the same card with the same code does not run
 # again. The code is the digests (digest.py) of the job's variants, their paths and the
-# exchange; without cuobjdump it is COMMIT (git's HEAD). To continue in another tree or on
+# exchange; without cuobjdump or object files it is COMMIT (git's HEAD). To continue in another tree or on
 # another machine, copy the folder STATE. ONLY, a pattern, selects jobs.
 #
 # Folder OUT (BUILD/check_gpus), which records.py reads, gets nccl.tsv (a line per job, from
@@ -72,7 +72,7 @@ class Code:
     """The digests of this build: tuples (stage, variant, digest, "path" or "code")."""
     def __init__(self, build, out, commit):
         self.commit, self.parts = "commit " + (commit or "unknown %f" % time.time()), []
-        if not shutil.which("cuobjdump"):
+        if not shutil.which("cuobjdump") or not os.path.isdir(build + "/cuda"):
             return
         with open(out + "/digests.tsv", "w", encoding="utf-8") as f:
             subprocess.run([sys.executable, HERE + "/digest.py", build], stdout=f, check=True)
@@ -150,12 +150,15 @@ def all_jobs(most, shared, build, code):
         launch = SHARE % most if shared and check != "gpu_lost" else ""
         add(check, most, ["07", "08", "11", "13"], "",
             launch + "$B/kcp-check --device --stage %s --variant %s" % (stage, check))
-    add("training steps from PyTorch", most, ["07", "08", "11", "13"], "",
-        "python3 -c 'import pytest, torch' || { echo nothing ran; exit; }; "
-        "KCP_LIB=$B/libkcp.so PYTHONPATH=$HERE/../book/examples/torch "
-        "python3 -m torch.distributed.run --rdzv_backend c10d --rdzv_endpoint localhost:0 "
-        "--nproc_per_node=%d -m pytest -xq -p no:cacheprovider "
-        "$HERE/../tests/pytorch/test_gpu.py --cuda" % most)
+    torch = "python3 -c 'import pytest, torch' || { echo nothing ran; exit; }; " \
+        "export KCP_LIB=$B/libkcp.so PYTHONPATH=$HERE/../book/examples/torch; "
+    add("hybrid.py, equal losses", most, ["07", "08", "11", "13"], "",
+        torch + "sh $HERE/hybrid.sh %d" % most)
+    for what, file in (("kcp_torch", "ranks"), ("training steps from PyTorch", "gpu")):
+        add(what, most, ["07", "08", "11", "13"], "", torch +
+            "python3 -m torch.distributed.run --rdzv_backend c10d --rdzv_endpoint localhost:0 "
+            "--nproc_per_node=%d -m pytest -xq -p no:cacheprovider "
+            "$HERE/../tests/pytorch/test_%s.py --cuda" % (most, file))
     jobs_of(most, shared, add, build)
     add("100 times the same bits", most, ["13"], "v4_scans_finish", judged(
         most, shared, "--repeats 100 --stage 13 --variant v4_scans_finish --case "

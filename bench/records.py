@@ -7,8 +7,9 @@
 #
 # FOLDER has machine.txt (a line "GPU, driver, date") and some of these files: judge.txt
 # (kcp-check's output), CASE.tsv (kcp-bench, peers), sanitize.tsv, nccl.tsv, torch.tsv,
-# field.tsv, reach.tsv and layers.tsv (peers/), omit.tsv (omit.py), notes.tsv, digests.tsv
-# (digest.py's output; if missing, digest.py reads the folder $BUILD, by default build).
+# field.tsv, reach.tsv, layers.tsv and cp.tsv (peers/), canonical.tsv, omit.tsv (omit.py),
+# notes.tsv, digests.tsv (digest.py's output; if missing, digest.py reads the folder $BUILD,
+# by default build).
 # Pages of Nsight Compute are ncu.VARIANT.csv or ncu.VARIANT.CASE.csv; they need ncu.txt (a
 # line "stage T H HV"). A timed row is added only
 # if the judge accepted its variant in this run. On one GPU, the row itself must also have
@@ -22,7 +23,8 @@ import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 KINDS = {"sanitize": "sanitizer", "nccl": "run", "notes": "note", "torch": "torch",
-         "field": "field", "reach": "reach", "layers": "layer", "omit": "omit"}
+         "field": "field", "reach": "reach", "layers": "layer", "omit": "omit", "cp": "cp",
+         "canonical": "canonical"}
 
 
 def stop(text):

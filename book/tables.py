@@ -665,12 +665,15 @@ def nccl_table(d):
     p, files = Page("19-nccl.md"), {}
     for r in d.of("run"):
         if r["ok"] and (r["failed"] + r["late"] != "00" or r["ok"] == "0"):
-            r.cells.update(how=r["ranks"] + " GPUs", n=r["ok"], status="%s failed, %s not "
+            r.cells.update(how=r["ranks"], n=r["ok"], status="%s failed, %s not "
                            "done" % (r["failed"], r["late"]))
         files.setdefault(r.file, []).append(r)
     for file, of in files.items():
         shown = [r for r in of if not r["ok"] or r["status"]]
-        ok = ["`%s`" % r["what"] for r in of if r["ok"] and not r["status"]]
+        ok = {}
+        for r in of:
+            if r["ok"] and not r["status"]:
+                ok.setdefault(r["ranks"], []).append("`%s`" % r["what"])
         p.add("From `%s`, %s%s.\n" % (
             file, of[-1].place,
             "" if of[0]["ok"] else "; status 0: passed"))
@@ -679,12 +682,38 @@ def nccl_table(d):
                   "|:------|:--|--:|--:|--:|:-------|")
         for r in shown:
             p.row("`%s`" % r["what"], *[r[c] for c in "how n status seconds says".split()])
-        if ok:
-            p.add("\nPassed over %s GPUs: %s." % (of[0]["ranks"], ", ".join(ok)))
+        for ranks, names in sorted(ok.items()):
+            p.add("\nPassed over %s ranks: %s." % (ranks, ", ".join(names)))
         p.add("")
     if any(r["status"] == "1" for r in d.of("run")):
         p.add("Status 1: the job found an error; later records in `bench/results/` "
               "show whether it was corrected.")
+
+
+def cp_table(d):
+    """Lists the judge's verdicts on other projects' context parallelism, the latest record."""
+    p, rows = Page("20-cp.md"), d.of("cp")
+    rows = [r for r in rows if r.file == rows[-1].file]
+    if rows:
+        p.add("Recorded on %s.\n" % rows[-1].place,
+              "| system | version | pass | cases | right | wrong | refused | worst case |",
+              "|:----|:--|:--|--:|--:|--:|--:|:------|")
+    for r in rows:
+        p.row(*[r[c] for c in "system version what cases right wrong refused worst".split()])
+    commands = ["    " + r["command"] for r in rows if r["command"] not in ("", "-")]
+    if commands:
+        p.add("\nTo repeat the worst cases:\n\n" + "\n".join(commands))
+
+
+def canonical_table(d):
+    p, rows = Page("20-canonical.md"), d.of("canonical")
+    rows = [r for r in rows if r.file == rows[-1].file]
+    if rows:
+        p.add("Recorded on %s.\n" % rows[-1].place,
+              "| model | plan | layout | ranks | bits | forward, ms | backward, ms |",
+              "|:--|:--|:--|--:|:----|--:|--:|")
+    for r in rows:
+        p.row(*[r[c] for c in "model plan layout R bits forward_ms backward_ms".split()])
 
 
 # Rows of kind "torch" that begin with these words have no comparison with a reference.
@@ -947,7 +976,8 @@ def make():
     for table in (stage_tables, mode_table, bound_table, roofline,
                   rank_table, form_table, walk_tables, judge_tables, field_tables,
                   precision_table, nccl_table, ladder_tables,
-                  torch_tables, log_marks, readme_table, reach_table, layer_table):
+                  torch_tables, log_marks, readme_table, reach_table, layer_table,
+                  cp_table, canonical_table):
         table(d)
     whole_table(d, "08_forward.md", "08_forward")
     whole_table(d, "13_backward.md", "13_backward")

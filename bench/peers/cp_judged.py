@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
-# cp_judged.py -- judges other projects' context parallelism, on two GPUs.
+# cp_judged.py -- judges other projects' context parallelism, over two ranks.
 # Book: chapter 20, "What a test of context parallelism must contain".
 #
 #   sh bench/peers/fetch.sh CLONE COMMIT; python3 bench/peers/cp_judged.py [BUILD]
 #
 # Runs FLA's chunk_kda and chunk_gated_delta_rule with cp_context on the cases below,
-# forward and backward, each rank in a process. A case that a system says it does not take
-# is n/a. Writes OUT/cp.tsv: system, version, date, cases, right, wrong, refused (n/a),
-# the worst case, and a command that repeats it. SYSTEMS, a pattern, selects rows;
-# LIMIT (120): seconds per case. The exit status is 0 if every system was judged.
+# forward and backward, each rank in a process. With one GPU both processes use it, and NCCL
+# sends through sockets of this machine. A case that a system says it does not take is n/a.
+# Writes OUT/cp.tsv: system, version, date, cases, right, wrong, refused (n/a), the worst
+# case, and a command that repeats it. SYSTEMS, a pattern, selects rows; LIMIT (120): seconds
+# per case. With FIRST=1, Triton does not tune: each kernel has its first configuration
+# (first_config.py). The exit status is 0 if every system was judged.
 import json
 import os
 import re
@@ -36,7 +38,7 @@ JUDGED = [("FLA chunk_kda", "fla.ops.kda:chunk_kda", "kda"),
            "gdn")]
 NONE = [("attention-gym", "7fdb85d0 (2026-08-22)",
          "its public source has no context parallelism for KDA or GDN")]
-COLUMNS = "system version date pass cases right wrong refused worst command".split()
+COLUMNS = "system version date what cases right wrong refused worst command".split()
 
 
 def words(model, text):
@@ -51,8 +53,10 @@ def judged(build, system, function, model, stage, folder):
                "--as", "fla", "--cp", "2", "--device", "cuda", "--storage", "bf16",
                "--limit", os.environ.get("LIMIT", "120"), "--check", build + "/kcp-check",
                "--json", file, "--case", "; ".join(words(model, c) for _, c in CASES)]
+    if os.environ.get("FIRST"):
+        command[2] = "first_config:" + function.split(":")[1]
     env = dict(os.environ, PYTHONPATH=os.pathsep.join(
-        [ROOT + "/.peers", os.environ.get("PYTHONPATH", "")]))
+        [ROOT + "/.peers", ROOT + "/bench/peers", os.environ.get("PYTHONPATH", "")]))
     run = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                          text=True, env=env, check=False)
     if not os.path.exists(file):

@@ -84,20 +84,22 @@ import time
 import numpy as np
 
 def of(change):
-    def run(case):
-        out = {"o": np.zeros((len(case.v), case.HV, case.V)),
-               "ht": np.zeros((1, case.HV, case.K, case.V))}
-        if case.rank == 1: change(case, out)
-        return out
-    return run
+    def on(ranks):
+        def run(case):
+            out = {"o": np.zeros((len(case.v), case.HV, case.V)),
+                   "ht": np.zeros((1, case.HV, case.K, case.V))}
+            if case.rank in ranks: change(case, out)
+            return out
+        return run
+    return on((1,)), on((0, 1))
 
 def leave(case, out): raise RuntimeError("out of paper")
 def change_input(case, out): case.v[0] += 1
-raises, writes = of(leave), of(change_input)
-shape = of(lambda case, out: out.update(o=out["o"][:-1]))
-kind = of(lambda case, out: out.update(o="text"))
-unreal = of(lambda case, out: out["o"].fill(np.nan))
-hangs = of(lambda case, out: time.sleep(1000))
+(raises, all_raise), (writes, all_write) = of(leave), of(change_input)
+shape, all_shape = of(lambda case, out: out.update(o=out["o"][:-1]))
+kind, all_kind = of(lambda case, out: out.update(o="text"))
+unreal, all_unreal = of(lambda case, out: out["o"].fill(np.nan))
+hangs, all_hang = of(lambda case, out: time.sleep(1000))
 '''
 
 
@@ -105,9 +107,14 @@ hangs = of(lambda case, out: time.sleep(1000))
     ("raises", "rank 1: RuntimeError: out of paper"), ("shape", "rank 1: .* found shape"),
     ("writes", "rank 1: .* v: the function changed its input"),
     ("kind", "rank 1: .* found str"), ("unreal", "o rank 1 .* is nan"),
-    ("hangs", "rank 1: no answer in 40 s")))
+    ("hangs", "rank 1: no answer in 40 s"),
+    ("all_raise", "rank [01]: RuntimeError: out of paper"),
+    ("all_shape", "rank [01]: .* found shape"),
+    ("all_write", "rank [01]: .* v: the function changed its input"),
+    ("all_kind", "rank [01]: .* found str"), ("all_unreal", "o rank 0 .* is nan"),
+    ("all_hang", "rank 0, 1: no answer in 40 s")))
 def test_mistake_of_a_rank(tmp_path, function, words):
-    """One verdict names the rank and the case."""
+    """One verdict names the rank, or one of the ranks, and the case."""
     (tmp_path / "mine.py").write_text(MINE)
     text = check(tmp_path, f"mine:{function}", "--stage", "08", "--numpy", "--cp", "2",
                  "--limit", "40", "--case", "live kda R=2 K=16 V=16 lengths=40", status=1)

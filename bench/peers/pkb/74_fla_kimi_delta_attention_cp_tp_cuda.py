@@ -3,8 +3,8 @@ with kcp_torch.
 
 Book: chapter 20.
 
-Run it with the benchmark's own checker, from the benchmark's folder (run.sh does, also on
-one GPU), or on CPUs with small inputs against the benchmark's reference (compare.py).
+run.sh runs the benchmark's own checker on GPUs. compare.py compares with the benchmark's
+reference on CPUs, with small inputs.
 """
 import torch
 import torch.distributed as dist
