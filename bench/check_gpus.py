@@ -23,8 +23,8 @@
 # folder STATE (OUT/state) gets a line per finished job: when, where and with which commit
 # and machine code it ran. A job that passed on the same card with the same code does not run
 # again. The code is the digests (digest.py) of the job's variants, their paths and the
-# exchange; without cuobjdump or object files it is COMMIT (git's HEAD). To continue in another tree or on
-# another machine, copy the folder STATE. ONLY, a pattern, selects jobs.
+# exchange; without cuobjdump or object files it is COMMIT (git's HEAD). To continue in
+# another tree or on another machine, copy the folder STATE. ONLY, a pattern, selects jobs.
 #
 # Folder OUT (BUILD/check_gpus), which records.py reads, gets nccl.tsv (a line per job, from
 # the lines of STATE that are valid for the present code; column "late" counts runs that are

@@ -100,7 +100,8 @@ int processes_run(struct run *x, int (*body)(struct kcp_comm *, void *))
     char why[300], words[300] = "";
     int rank = x->mpi.r;
     if (processes_meet(x, &comm) != 0) return -1;
-    int status = x->gpu ? run_on_gpu(x, comm, body, words, sizeof words) : body(comm, x);
+    int status = x->gpu ? run_on_gpu(x, comm, body, words, sizeof words)
+                        : body(comm, x);
     if (!status) status = collect(x, comm);
     if (status) {
         if (!words[0]) snprintf(words, sizeof words, "returned status %d", status);

@@ -1,10 +1,10 @@
 /* lost_gpu.c -- on GPUs, kills or stops one rank, or gives one rank an NCCL error.
  * Book: chapter 20.
  *
- * Ranks are processes with a GPU each; with one GPU, two ranks share the GPU, and NCCL sends
- * through sockets (tests/share_gpu.sh). Rank 1 is lost during random exchanges. Every other
- * rank must return KCP_COMM with a message within KCP_TIMEOUT_S + 3 s, and the work on its
- * stream must end. */
+ * Ranks are processes with a GPU each; with one GPU, two ranks share the GPU, and
+ * NCCL sends through sockets (tests/share_gpu.sh). Rank 1 is lost during random
+ * exchanges. Every other rank must return KCP_COMM with a message within
+ * KCP_TIMEOUT_S + 3 s, and the work on its stream must end. */
 #define _DEFAULT_SOURCE                    /* MAP_ANONYMOUS */
 #include "tests/judge/judge.h"
 

@@ -107,16 +107,16 @@ hangs, all_hang = of(lambda case, out: time.sleep(1000))
     ("raises", "rank 1: RuntimeError: out of paper"), ("shape", "rank 1: .* found shape"),
     ("writes", "rank 1: .* v: the function changed its input"),
     ("kind", "rank 1: .* found str"), ("unreal", "o rank 1 .* is nan"),
-    ("hangs", "rank 1: no answer in 40 s"),
+    ("hangs", "rank 1: no answer in 15 s"),
     ("all_raise", "rank [01]: RuntimeError: out of paper"),
     ("all_shape", "rank [01]: .* found shape"),
     ("all_write", "rank [01]: .* v: the function changed its input"),
     ("all_kind", "rank [01]: .* found str"), ("all_unreal", "o rank 0 .* is nan"),
-    ("all_hang", "rank 0, 1: no answer in 40 s")))
+    ("all_hang", "rank 0, 1: no answer in 15 s")))
 def test_mistake_of_a_rank(tmp_path, function, words):
     """One verdict names the rank, or one of the ranks, and the case."""
     (tmp_path / "mine.py").write_text(MINE)
     text = check(tmp_path, f"mine:{function}", "--stage", "08", "--numpy", "--cp", "2",
-                 "--limit", "40", "--case", "live kda R=2 K=16 V=16 lengths=40", status=1)
+                 "--limit", "15", "--case", "live kda R=2 K=16 V=16 lengths=40", status=1)
     assert re.search(words, text) and "--case" in text
     assert len(re.findall("^  FAIL", text, re.M)) == 1
