@@ -139,6 +139,58 @@ static __device__ void store_dg(const struct kcp_wy_backward &a, struct token_ra
     }
 }
 
+// The last row of dG gets, per channel, the sum of h dS times the chunk's decay.
+template <int K, int V>
+static __device__ __forceinline__ void sum_h_dS(const struct kcp_wy_backward &a,
+                                                struct token_range z, int n, int warp,
+                                                const float *dS,
+                                                struct wy_backward_storage &m)
+{
+    for (int d = warp; d < K; d += TILE_THREADS / 32) {
+        float sum = 0.0f;
+        for (int v = threadIdx.x % 32; v < V; v += 32)
+            sum += m.of_k[d][v] * dS[d * V + v];
+        sum = sum_16(sum);
+        sum += __shfl_xor_sync(~0u, sum, 16);
+        m.last[d] = exp2f(gate(a, z.t + z.len - 1, n, d)) * sum;
+    }
+}
+
+static __device__ __forceinline__ void load_beta(const struct kcp_wy_backward &a,
+                                                 struct token_range z, int n,
+                                                 struct wy_backward_storage &m)
+{
+    if (threadIdx.x < TILE_ROWS) {
+        const int i = threadIdx.x;
+        m.beta[i] = i < z.len ? in<float>(a.beta, z.t + i, 1, 0, a.HV)[n] : 0.0f;
+        m.one[i] = 1.0f;
+    }
+}
+
+// Computes k~ = exp2(G) k.
+template <int K>
+static __device__ __forceinline__ void gate_keys(const struct kcp_wy_backward &a,
+                                                 struct token_range z, int n,
+                                                 struct wy_backward_storage &m)
+{
+    for (int at = threadIdx.x; at < TILE_ROWS * K; at += blockDim.x) {
+        const int i = at / K, d = at % K;
+        m.q[i][d] = i < z.len ? exp2f(gate(a, z.t + i, n, d)) * m.k[i][d] : 0.0f;
+    }
+}
+
+// Stores dbeta of 4 rows. `sums` is this thread's part.
+static __device__ __forceinline__ void store_dbeta(const struct kcp_wy_backward &a,
+                                                   struct token_range z, int i4, int n,
+                                                   const float *sums)
+{
+    for (int r = 0; r < 4; r++) {
+        const float sum = sum_16(sums[r]);
+        if (threadIdx.x % 16 == 0 && i4 + r < z.len)
+            out<float>(a.dbeta, z.t + i4 + r, 1, 0, a.HV)[n] = sum;
+    }
+}
+
 // Processes one value head. With `first`, dq and dk are stored, otherwise added.
 template <int K, int V, int kda>
 static __device__ void head(const struct kcp_wy_backward &a, struct token_range z,
@@ -158,11 +210,7 @@ static __device__ void head(const struct kcp_wy_backward &a, struct token_range 
     copy_tile(m.x, in<float>(a.do_, z.t, a.HV, n, V), kv, z.len, V);
     copy_tile(m.A, in<float>(a.A, z.t, a.HV, n, TILE_ROWS), (int64_t)a.HV * TILE_ROWS,
               z.len, TILE_ROWS);
-    if (threadIdx.x < TILE_ROWS) {
-        const int i = threadIdx.x;
-        m.beta[i] = i < z.len ? in<float>(a.beta, z.t + i, 1, 0, a.HV)[n] : 0.0f;
-        m.one[i] = 1.0f;
-    }
+    load_beta(a, z, n, m);
     arrived();
     #pragma unroll
     for (int c = 0; c < K / 64; c++) {
@@ -172,14 +220,7 @@ static __device__ void head(const struct kcp_wy_backward &a, struct token_range 
             m.dw[i4 + e / 4][tile_column(1, e % 4) + 64 * c] = -y[e / 4][e % 4];
         add_by_rows<4>(q1[c], m.x, m.of_k + 64 * c, V);
     }
-    for (int d = warp; d < K; d += TILE_THREADS / 32) {
-        float sum = 0.0f;
-        for (int v = threadIdx.x % 32; v < V; v += 32)
-            sum += m.of_k[d][v] * dS[d * V + v];
-        sum = sum_16(sum);
-        sum += __shfl_xor_sync(~0u, sum, 16);
-        m.last[d] = exp2f(gate(a, z.t + z.len - 1, n, d)) * sum;
-    }
+    sum_h_dS<K, V>(a, z, n, warp, dS, m);
     __syncthreads();
 
     // v_new dS^T
@@ -194,10 +235,7 @@ static __device__ void head(const struct kcp_wy_backward &a, struct token_range 
     copy_tile(m.k, in<float>(a.k, z.t, a.H, h, K), qk, z.len, K);
     copy_tile(m.x, in<float>(a.v, z.t, a.HV, n, V), kv, z.len, V);
     arrived();
-    for (int at = threadIdx.x; at < TILE_ROWS * K; at += blockDim.x) {
-        const int i = at / K, d = at % K;
-        m.q[i][d] = i < z.len ? exp2f(gate(a, z.t + i, n, d)) * m.k[i][d] : 0.0f;
-    }
+    gate_keys<K>(a, z, n, m);
     __syncthreads();
     for (int e = 0; e < 16; e++) y[e / 4][e % 4] = 0.0f;
     add_by_rows<4>(y, m.dU, m.x, V);
@@ -250,11 +288,7 @@ static __device__ void head(const struct kcp_wy_backward &a, struct token_range 
         *dq = (first ? 0.0f : *dq) + dq1 + dq2[c][r][s] + dAqk * k;
         *dk = (first ? 0.0f : *dk) + dk_s + beta * dk_b + dkt[c][r][s] + dAqk * q;
     }
-    for (int r = 0; r < 4; r++) {
-        const float sum = sum_16(sums[r]);
-        if (threadIdx.x % 16 == 0 && i4 + r < z.len)
-            out<float>(a.dbeta, z.t + i4 + r, 1, 0, a.HV)[n] = sum;
-    }
+    store_dbeta(a, z, i4, n, sums);
     __syncthreads();
     store_dg(a, z, n, m);
     __syncthreads();

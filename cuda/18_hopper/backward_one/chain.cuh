@@ -236,7 +236,7 @@ static __device__ __forceinline__ void make_triangles(
     struct backward_one_storage &m)
 {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4, e = lane % 4 * 2;
-    const int in_w = offsetof(struct value_stage, w), of_dv = warp / 2;
+    const int w_offset = offsetof(struct value_stage, w), of_dv = warp / 2;
     const uint32_t of_values = smem_addr(&m.values[s % VALUES]) >> 4;
     float E[2][4];
     wgmma_fence();
@@ -246,7 +246,7 @@ static __device__ __forceinline__ void make_triangles(
             E, smem_desc_at(of_values, DESC_HIGH_128, 1,
                             i / 4 * 2 * HALF_BYTES + i % 4 * 32),
             smem_desc_at(of_values, DESC_HIGH_CORES, DESC_LEAD_CORES,
-                         in_w + wg * 4096 + i * 256), i);
+                         w_offset + wg * 4096 + i * 256), i);
     wgmma_commit();
     if (s) mbarrier_wait(&m.dots, s - 1);          // all products of that step are over
     if (s && wg == 0 && threadIdx.x == 0) {
@@ -277,6 +277,80 @@ static __device__ __forceinline__ void make_triangles(
                   lane / 4 % 2 ? E[h][2 * h + 1] : E[h][2 * h], m.factors[s % FACTORS]);
 }
 
+// Loads dht^T of columns v and v + 8 into the accumulator S, if the call has dht.
+static __device__ __forceinline__ void load_end_gradient(
+    const struct backward_one_params &x, int sequence, int n, int v, int e,
+    float (*S)[4])
+{
+    const struct gradient_view from =
+        gradient_view_of(x.a, x.a.dht, sequence, n, v);
+    #pragma unroll
+    for (int t = 0; t < 16 && from.p; t++)
+        #pragma unroll
+        for (int j = 0; j < 4; j++)
+            S[t][j] = from.p[j / 2 * 8 * from.dv + (8 * t + e + j % 2) * from.dk];
+}
+
+// Computes the gates of step s. The first step may have fewer than 32 tokens.
+static __device__ __forceinline__ void gate_of_step(
+    const struct backward_one_params &x, const struct backward_walk &w,
+    const struct bounded_gate &gate, int s, int wg, int warp,
+    struct value_stage &values, struct backward_one_storage &m)
+{
+    if (s == 0 && w.len % ROWS) {
+        mbarrier_wait(&m.value_full[0], 0);
+        zero_rows(values.half[wg].dO, w.len % ROWS);
+        gate_step<0>(x, gate, 0, wg, warp, w.len % ROWS, m);
+    } else gate_step<1>(x, gate, s, wg, warp, ROWS, m);
+}
+
+// Issues dU = kb dSa + Aqk^T dO.
+static __device__ __forceinline__ void begin_dU(uint32_t dS, uint32_t rows,
+                                                uint32_t of_values,
+                                                const uint32_t (*dO)[4], float (*y)[4])
+{
+    const int kb = offsetof(struct gated_half, g);
+    const int Aqk = offsetof(struct value_stage, Aqk);
+    wgmma_fence();
+    #pragma unroll
+    for (int i = 0; i < 8; i++)
+        wgmma_step_ss<1, 0>(
+            y, smem_desc_at(dS, DESC_HIGH_128, 1, i / 4 * 16384 + i % 4 * 2048),
+            smem_desc_at(rows, DESC_HIGH_128, 1,
+                         i / 4 * sizeof(gated_half) + kb + i % 4 * 32), i);
+    #pragma unroll
+    for (int i = 0; i < 2; i++)
+        wgmma_step_rs<1, 0>(
+            y, dO[i], smem_desc_at(of_values, DESC_HIGH_64, 1, Aqk + i * 1024), 1);
+    wgmma_commit();
+}
+
+// Computes dv = Ab^T dU in y, from dU in b.
+static __device__ __forceinline__ void multiply_Ab(uint32_t of_values,
+                                                   const uint32_t (*b)[4],
+                                                   float (*y)[4])
+{
+    const int Ab = offsetof(struct value_stage, Ab);
+    wgmma_fence();
+    wgmma_step_rs<1, 0>(y, b[0], smem_desc_at(of_values, DESC_HIGH_64, 1, Ab), 0);
+    wgmma_step_rs<1, 0>(y, b[1],
+                        smem_desc_at(of_values, DESC_HIGH_64, 1, Ab + 1024), 1);
+    wgmma_commit();
+    wgmma_wait<0>();
+    fence_operand<4>(y);
+}
+
+// Stores the last step's rows, which finish_warpgroup has staged.
+static __device__ __forceinline__ void store_last_step(
+    const struct backward_one_params &x, const struct backward_walk &w, int wg,
+    struct backward_one_storage &m)
+{
+    if (w.steps > 1) mbarrier_wait(&m.again_empty, w.steps - 2);
+    load_gate_again(x, w, wg, w.steps - 1, m);
+    mbarrier_wait(&m.staged, w.steps - 1);
+    store_gated(x, w, wg, w.steps - 1, m);
+}
+
 // Runs the recurrence of dSa and dv for one warpgroup's 64 columns (storage.cuh has the
 // equations). Registers hold dSa^T [64,128] in fp32. Each step computes, in this order:
 // the gates; dSa rounded to bf16, in shared memory; dU = kb dSa + Aqk^T dO, while dSa
@@ -288,7 +362,7 @@ static __device__ __forceinline__ void chain_warpgroup(
 {
     const int lane = threadIdx.x % 32, e = lane % 4 * 2;
     const int warp = __shfl_sync(~0u, threadIdx.x / 32 % 4, 0);
-    const int in_columns = swizzle128_offset(lane % 8 + lane / 16 * 8,
+    const int column_offset = swizzle128_offset(lane % 8 + lane / 16 * 8,
                                              warp * 2 + lane / 8 % 2);
     const int v = wg * 64 + warp * 16 + lane / 4;
     const struct bounded_gate gate = bounded_gate_of(x, w.n);
@@ -297,35 +371,21 @@ static __device__ __forceinline__ void chain_warpgroup(
     int st = 0, phase = 0;
     if (first) first_loads(x, w, wg, m);
     __syncwarp();
-    {
-        const struct gradient_view from =
-            gradient_view_of(x.a, x.a.dht, sequence, w.n, v);
-        #pragma unroll
-        for (int t = 0; t < 16 && from.p; t++)
-            #pragma unroll
-            for (int j = 0; j < 4; j++)
-                S[t][j] = from.p[j / 2 * 8 * from.dv + (8 * t + e + j % 2) * from.dk];
-    }
+    load_end_gradient(x, sequence, w.n, v, e, S);
     #pragma unroll 1
     for (int s = 0; s < w.steps; s++) {
         const int rs = s % VALUES;
         struct value_stage &values = m.values[rs];
         const uint32_t rows = smem_addr(&m.gated[st]) >> 4;
         const uint32_t of_values = smem_addr(&values) >> 4;
-        const uint32_t dS_at = smem_addr(m.dS[0][wg]) + in_columns;
+        const uint32_t dS_at = smem_addr(m.dS[0][wg]) + column_offset;
         const uint32_t dS = smem_addr(m.dS[0][wg]) >> 4;
         const int qf = offsetof(struct gated_half, q);
         const int kf = offsetof(struct gated_half, k);
-        const int kb = offsetof(struct gated_half, g), lead = sizeof(gated_half) / 16;
-        const int Ab = offsetof(struct value_stage, Ab);
-        const int Aqk = offsetof(struct value_stage, Aqk);
+        const int lead = sizeof(gated_half) / 16;
         uint32_t dO[2][4], b[2][4];
         float y[4][4];
-        if (s == 0 && w.len % ROWS) {
-            mbarrier_wait(&m.value_full[0], 0);
-            zero_rows(values.half[wg].dO, w.len % ROWS);
-            gate_step<0>(x, gate, 0, wg, warp, w.len % ROWS, m);
-        } else gate_step<1>(x, gate, s, wg, warp, ROWS, m);
+        gate_of_step(x, w, gate, s, wg, warp, values, m);
         mbarrier_wait(&m.gated_full[st], phase);
         if (s && first) load_gate_again(x, w, wg, s - 1, m);
         __syncwarp();
@@ -338,7 +398,7 @@ static __device__ __forceinline__ void chain_warpgroup(
             pack_accumulator<2>(a, S + 2 * i);
             stmatrix_x4_trans(dS_at + i / 4 * 16384 + i % 4 * 2048, a[0]);
         }
-        const uint32_t dO_at = smem_addr(values.half[wg].dO) + in_columns;
+        const uint32_t dO_at = smem_addr(values.half[wg].dO) + column_offset;
         ldmatrix_trans_at(dO[0], dO_at);
         ldmatrix_trans_at(dO[1], dO_at + 2048);
         fence_proxy_async();
@@ -346,31 +406,14 @@ static __device__ __forceinline__ void chain_warpgroup(
         warp_arrive(&m.dS_full);
 
         //> one-chain
-        wgmma_fence();
-        #pragma unroll
-        for (int i = 0; i < 8; i++)
-            wgmma_step_ss<1, 0>(
-                y, smem_desc_at(dS, DESC_HIGH_128, 1, i / 4 * 16384 + i % 4 * 2048),
-                smem_desc_at(rows, DESC_HIGH_128, 1,
-                             i / 4 * sizeof(gated_half) + kb + i % 4 * 32), i);
-        #pragma unroll
-        for (int i = 0; i < 2; i++)
-            wgmma_step_rs<1, 0>(
-                y, dO[i], smem_desc_at(of_values, DESC_HIGH_64, 1, Aqk + i * 1024), 1);
-        wgmma_commit();
+        begin_dU(dS, rows, of_values, dO, y);
         wgmma_state_rs<0>(S, dO[0], smem_desc_at(rows, DESC_HIGH_128, lead, qf));
         wgmma_state_rs<0>(S, dO[1], smem_desc_at(rows, DESC_HIGH_128, lead, qf + 2048));
         wgmma_commit();
         wgmma_wait<1>();
         fence_operand<4>(y);
         pack_accumulator<4>(b, y);
-        wgmma_fence();
-        wgmma_step_rs<1, 0>(y, b[0], smem_desc_at(of_values, DESC_HIGH_64, 1, Ab), 0);
-        wgmma_step_rs<1, 0>(y, b[1],
-                            smem_desc_at(of_values, DESC_HIGH_64, 1, Ab + 1024), 1);
-        wgmma_commit();
-        wgmma_wait<0>();
-        fence_operand<4>(y);
+        multiply_Ab(of_values, b, y);
         fence_operand<16>(S);
         uint32_t dv[2][4];
         pack_accumulator<4>(dv, y);
@@ -400,12 +443,7 @@ static __device__ __forceinline__ void chain_warpgroup(
             phase++;
         }
     }
-    if (first) {
-        if (w.steps > 1) mbarrier_wait(&m.again_empty, w.steps - 2);
-        load_gate_again(x, w, wg, w.steps - 1, m);
-        mbarrier_wait(&m.staged, w.steps - 1);
-        store_gated(x, w, wg, w.steps - 1, m);
-    }
+    if (first) store_last_step(x, w, wg, m);
     __syncwarp();
     const struct gradient_view to = gradient_view_of(x.a, x.a.dh0, sequence, w.n, v);
     const float *anchor = m.anchor[(w.steps - 1) % GATED];

@@ -145,10 +145,10 @@ static __device__ __forceinline__ void put_dots(float2 sum, int f, int st,
 
 // Returns a factor n_q per token, followed by a factor n_k per token. To add the
 // gradient through the norms, finish_warpgroup subtracts n_q qf / F from dq, and
-// n_k F kb from dk. `of_q` is 1 / scale^2 and `of_k` is 1. Without l2norm, `of_q` and
-// `of_k` are 0.
+// n_k F kb from dk. With l2norm, `norm_q` is 1 / scale^2 and `norm_k` is 1. Without
+// l2norm, both are 0.
 static __device__ __forceinline__ const float *norm_factors(
-    float of_q, float of_k, int f, int s, struct backward_one_storage &m)
+    float norm_q, float norm_k, int f, int s, struct backward_one_storage &m)
 {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4, st = s % GATED;
     float *const sums = (float *)m.gated[st].half[f].g;
@@ -164,11 +164,195 @@ static __device__ __forceinline__ const float *norm_factors(
     const int t = 2 * lane % ROWS, k = lane / 16;
     const struct token_factors &of = m.factors[s % FACTORS];
     const float2 r = *(const float2 *)&(k ? of.rstd_k : of.q_factor)[t];
-    y.x *= k ? of_k * r.x * r.x : of_q * r.x;
-    y.y *= k ? of_k * r.y * r.y : of_q * r.y;
+    y.x *= k ? norm_k * r.x * r.x : norm_q * r.x;
+    y.y *= k ? norm_k * r.y * r.y : norm_q * r.y;
     *(float2 *)&to[2 * lane] = y;
     __syncwarp();
     return to;
+}
+
+// Issues W = dSa w^T and D = (Sa dO, Sa dv), where Sa = 2^a S. `of_values` and `state`
+// are addresses of descriptors. Meanwhile computes sum_v Sa dSa per channel in `last`.
+static __device__ __forceinline__ void begin_state_products(
+    int f, int s, int dS_offset, int state_offset, uint32_t of_values, uint32_t state,
+    float (*W)[4], float (*D)[4], float *last, struct backward_one_storage &m)
+{
+    const int rs = s % VALUES, w_offset = offsetof(struct value_stage, w);
+    uint32_t d[8][4];
+    float M[2][4] = {};          // two sums, so that fewer products wait
+    #pragma unroll
+    for (int i = 0; i < 8; i++)
+        ldmatrix_at(d[i],
+                    smem_addr(m.dS) + i / 4 * 8192 + (dS_offset ^ i % 4 << 5));
+    wgmma_fence();
+    #pragma unroll
+    for (int i = 0; i < 8; i++)
+        wgmma_step_rs<1, 0>(W, d[i],
+                            smem_desc_at(of_values, DESC_HIGH_CORES,
+                                         DESC_LEAD_CORES, w_offset + i * 256), i);
+    wgmma_commit();
+    #pragma unroll
+    for (int i = 0; i < 8; i++) {
+        uint32_t p[4];
+        ldmatrix_trans_at(p, smem_addr(m.state) + state_offset + i * 256);
+        #pragma unroll
+        for (int j = 0; j < 4; j++) p[j] = times_bf16x2(p[j], d[i][j]);
+        mma_m16n8k16(M[i % 2], p, 0x3f803f80u, 0x3f803f80u);     // times ones
+    }
+    mbarrier_wait(&m.dv_full[rs], s / VALUES);
+    __syncwarp();
+    wgmma_fence();
+    #pragma unroll
+    for (int i = 0; i < 8; i++)
+        wgmma_two_steps_ss<1, 0>(
+            D, smem_desc_at(state, DESC_HIGH_CORES, DESC_LEAD_CORES,
+                            f * 16384 + i * 256),
+            smem_desc_at(of_values, DESC_HIGH_128, 1,
+                         i / 4 * 2 * HALF_BYTES + i % 4 * 32), i);
+    wgmma_commit();
+    last[0] = M[0][0] + M[1][0];
+    last[1] = M[0][2] + M[1][2];
+}
+
+// Adds kb . W of each channel, over the step's tokens, to `last`.
+static __device__ __forceinline__ void add_kb_W(const uint32_t (*kb)[4],
+                                                const float (*W)[4], float *last)
+{
+    #pragma unroll
+    for (int h = 0; h < 2; h++) {
+        float y = 0.0f;
+        #pragma unroll
+        for (int t = 0; t < 4; t++) {
+            const uint32_t k = kb[t / 2][t % 2 * 2 + h];
+            y = fmaf(bf16x2_low(k), W[t][2 * h], y);
+            y = fmaf(bf16x2_high(k), W[t][2 * h + 1], y);
+        }
+        y += __shfl_xor_sync(~0u, y, 1);
+        y += __shfl_xor_sync(~0u, y, 2);
+        last[h] += y;
+    }
+}
+
+// Sums q dq and k dk over the warp's channels, for put_dots.
+static __device__ __forceinline__ float2 sum_dots(
+    const uint32_t (*qf)[4], const uint32_t (*kf)[4], const uint32_t (*kb)[4],
+    const float (*W)[4], const float (*D)[4])
+{
+    float dots[2][8];
+    #pragma unroll
+    for (int t = 0; t < 4; t++)
+        #pragma unroll
+        for (int j = 0; j < 2; j++) {
+            float q_sum = 0.0f, k_sum = 0.0f;
+            #pragma unroll
+            for (int h = 0; h < 2; h++) {
+                const int at = 2 * h + j, in = t % 2 * 2 + h;
+                q_sum = fmaf(pair_half(qf[t / 2][in], j), D[t][at], q_sum);
+                k_sum = fmaf(pair_half(kb[t / 2][in], j), W[t][at], k_sum);
+                k_sum = fmaf(-pair_half(kf[t / 2][in], j), D[4 + t][at], k_sum);
+            }
+            dots[0][2 * t + j] = q_sum;
+            dots[1][2 * t + j] = k_sum;
+        }
+    return sum_over_quads(dots);
+}
+
+// Computes dG of the step's tokens. `last` belongs to the last token.
+static __device__ __forceinline__ void make_dG(
+    const uint32_t (*qf)[4], const uint32_t (*kf)[4], const uint32_t (*kb)[4],
+    const float (*W)[4], const float (*D)[4], float *last, float (*dG)[4])
+{
+    //> one-dG
+    #pragma unroll
+    for (int t = 0; t < 4; t++)
+        #pragma unroll
+        for (int i = 0; i < 4; i++) {
+            const int j = i % 2, in = t % 2 * 2 + i / 2;
+            const float less = fmaf(pair_half(kf[t / 2][in], j), D[4 + t][i],
+                                    pair_half(kb[t / 2][in], j) * W[t][i]);
+            dG[t][i] = fmaf(pair_half(qf[t / 2][in], j), D[t][i], -less);
+        }
+    sum_from_step_end(dG, last);
+    //< one-dG
+}
+
+// Stores the staged rows of a step that has fewer than 32 tokens.
+static __device__ __forceinline__ void store_ragged(
+    const struct backward_one_params &x, const struct backward_walk &w, int f, int t0,
+    const struct gated_half &rows)
+{
+    const int64_t at = ((int64_t)t0 * x.a.HV + w.n) * 128 + f * 64;
+    const int len = w.begin + w.len - t0;
+    copy_swizzled_rows<ROWS>(x.dq + at, (int64_t)x.a.HV * 128, len,
+                             (const bf16 *)rows.q);
+    copy_swizzled_rows<ROWS>(x.dk + at, (int64_t)x.a.HV * 128, len,
+                             (const bf16 *)rows.k);
+}
+
+// Adds the products with the triangles dA and dB at `triangles`.
+static __device__ __forceinline__ void add_triangles(
+    uint32_t triangles, const uint32_t (*qf)[4], const uint32_t (*kf)[4],
+    const uint32_t (*kb)[4], float (*W)[4], float (*D)[4])
+{
+    //> one-triangles
+    #pragma unroll
+    for (int i = 0; i < 2; i++) {
+        const uint64_t rows = smem_desc_at(triangles, DESC_HIGH_64, 1, i * 32);
+        const uint64_t dA = smem_desc_at(triangles, DESC_HIGH_64, 1, i * 1024);
+        wgmma_two_steps_rs(D, kb[i], rows);
+        wgmma_step_rs<1, 0>(W, qf[i], dA, 1);
+        wgmma_step_rs<1, 1>(W, kf[i], dA + (2048 >> 4), 1);
+    }
+    //< one-triangles
+}
+
+// Stores dv of a step that has fewer than 32 tokens.
+static __device__ __forceinline__ void store_ragged_dv(
+    const struct backward_one_params &x, const struct backward_walk &w, int f, int t0,
+    const struct value_stage &values)
+{
+    copy_swizzled_rows<ROWS>(x.dv + ((int64_t)t0 * x.a.HV + w.n) * 128 + f * 64,
+                             (int64_t)x.a.HV * 128,
+                             w.begin + w.len - t0,
+                             (const bf16 *)values.half[f].dv);
+}
+
+static __device__ __forceinline__ void load_rows(uint32_t tiles, uint32_t (*qf)[4],
+                                                 uint32_t (*kf)[4])
+{
+    #pragma unroll
+    for (int i = 0; i < 2; i++) {
+        ldmatrix_trans_at(qf[i], tiles + i * 2048);
+        ldmatrix_trans_at(kf[i], tiles + HALF_BYTES + i * 2048);
+    }
+}
+
+// Loads the factors of two pairs of tokens from `token` on.
+static __device__ __forceinline__ void load_factors(
+    const float *norm, const struct token_factors &of, int token, float2 *gq,
+    float2 *gk, float2 *cq, float2 *ck)
+{
+    #pragma unroll
+    for (int i = 0; i < 2; i++, token += 8) {
+        gq[i] = *(const float2 *)&norm[token];
+        gk[i] = *(const float2 *)&norm[ROWS + token];
+        cq[i] = *(const float2 *)&of.q_factor[token];
+        ck[i] = *(const float2 *)&of.rstd_k[token];
+    }
+}
+
+// Computes the gradients of q and k from those of qf, kf and kb, for token j of a pair
+// and one channel. F = 2^G; p: factors of the norms; n: factors of the rows.
+static __device__ __forceinline__ void through_gate(
+    int j, uint32_t F, uint32_t qf, uint32_t kb, float2 pq, float2 pk, float2 nq,
+    float2 nk, float dQ, float dK, float dB, float &yq, float &yk)
+{
+    const float F1 = pair_half(F, j), B1 = rcp_approx(F1);
+    const float g1 = j ? pq.y : pq.x, g2 = j ? pk.y : pk.x;
+    const float dqf = (j ? nq.y : nq.x) * dQ;
+    const float dkf = (j ? nk.y : nk.x) * dK;
+    yq = fmaf(F1, dqf, -(g1 * B1) * pair_half(qf, j));
+    yk = fmaf(B1, dB, -F1 * fmaf(g2, pair_half(kb, j), dkf));
 }
 
 // Computes all gradients except dv, dbeta and dh0, for the warpgroup's 64 channels.
@@ -178,15 +362,15 @@ static __device__ __forceinline__ void finish_warpgroup(
 {
     const int lane = threadIdx.x % 32, e = lane % 4 * 2;
     const int warp = __shfl_sync(~0u, threadIdx.x / 32 % 4, 0);
-    const int in_rows = swizzle128_offset(lane % 8 + lane / 16 * 8,
+    const int row_offset = swizzle128_offset(lane % 8 + lane / 16 * 8,
                                           warp * 2 + lane / 8 % 2);
-    const int in_dS = f * 16384 + warp * 2048 + swizzle128_offset(lane % 16, lane / 16);
-    const int in_state = core_offset(f * 64 + warp * 16 + lane / 8 % 2 * 8,
+    const int dS_offset = f * 16384 + warp * 2048
+                          + swizzle128_offset(lane % 16, lane / 16);
+    const int state_offset = core_offset(f * 64 + warp * 16 + lane / 8 % 2 * 8,
                                      lane / 16 * 8 + lane % 8);
     const struct bounded_gate gate = bounded_gate_of(x, w.n);
-    const float scale = x.scale;
-    const float of_q = x.a.l2norm ? 1.0f / (scale * scale) : 0.0f;
-    const float of_k = x.a.l2norm ? 1.0f : 0.0f;
+    const float norm_q = x.a.l2norm ? 1.0f / (x.scale * x.scale) : 0.0f;
+    const float norm_k = x.a.l2norm ? 1.0f : 0.0f;
     struct parameter_sums sums = {};
     int st = 0;
     #pragma unroll 1
@@ -196,7 +380,6 @@ static __device__ __forceinline__ void finish_warpgroup(
         const uint32_t of_values = smem_addr(&values) >> 4;
         const uint32_t state = smem_addr(m.state) >> 4;
         const uint32_t triangles = smem_addr(m.triangles) >> 4;
-        const int in_w = offsetof(struct value_stage, w);
         const int whole = w.whole(s);
         float W[4][4], D[8][4], last[2];
 
@@ -205,73 +388,19 @@ static __device__ __forceinline__ void finish_warpgroup(
         mbarrier_wait(&m.state_full, s);
         mbarrier_wait(&m.dS_full, s);
         __syncwarp();
-        const uint32_t tiles = smem_addr(m.gated[st].half[f].q) + in_rows;
+        const uint32_t tiles = smem_addr(m.gated[st].half[f].q) + row_offset;
         uint32_t qf[2][4], kf[2][4], kb[2][4];
-        {
-            uint32_t d[8][4];
-            float M[2][4] = {};          // two sums, so that fewer products wait
-            #pragma unroll
-            for (int i = 0; i < 8; i++)
-                ldmatrix_at(d[i],
-                            smem_addr(m.dS) + i / 4 * 8192 + (in_dS ^ i % 4 << 5));
-            wgmma_fence();
-            #pragma unroll
-            for (int i = 0; i < 8; i++)
-                wgmma_step_rs<1, 0>(W, d[i],
-                                    smem_desc_at(of_values, DESC_HIGH_CORES,
-                                                 DESC_LEAD_CORES, in_w + i * 256), i);
-            wgmma_commit();
-            #pragma unroll
-            for (int i = 0; i < 8; i++) {
-                uint32_t p[4];
-                ldmatrix_trans_at(p, smem_addr(m.state) + in_state + i * 256);
-                #pragma unroll
-                for (int j = 0; j < 4; j++) p[j] = times_bf16x2(p[j], d[i][j]);
-                mma_m16n8k16(M[i % 2], p, 0x3f803f80u, 0x3f803f80u);     // times ones
-            }
-            mbarrier_wait(&m.dv_full[rs], s / VALUES);
-            __syncwarp();
-            wgmma_fence();
-            #pragma unroll
-            for (int i = 0; i < 8; i++)
-                wgmma_two_steps_ss<1, 0>(
-                    D, smem_desc_at(state, DESC_HIGH_CORES, DESC_LEAD_CORES,
-                                    f * 16384 + i * 256),
-                    smem_desc_at(of_values, DESC_HIGH_128, 1,
-                                 i / 4 * 2 * HALF_BYTES + i % 4 * 32), i);
-            wgmma_commit();
-            last[0] = M[0][0] + M[1][0];
-            last[1] = M[0][2] + M[1][2];
-        }
+        begin_state_products(f, s, dS_offset, state_offset, of_values, state, W, D,
+                             last, m);
         #pragma unroll
         for (int i = 0; i < 2; i++)
             ldmatrix_trans_at(kb[i], tiles + 2 * HALF_BYTES + i * 2048);
         wgmma_wait<1>();
         fence_operand<4>(W);
         warp_arrive(&m.dS_empty);
-        #pragma unroll
-        for (int h = 0; h < 2; h++) {
-            float y = 0.0f;
-            #pragma unroll
-            for (int t = 0; t < 4; t++) {
-                const uint32_t k = kb[t / 2][t % 2 * 2 + h];
-                y = fmaf(bf16x2_low(k), W[t][2 * h], y);
-                y = fmaf(bf16x2_high(k), W[t][2 * h + 1], y);
-            }
-            y += __shfl_xor_sync(~0u, y, 1);
-            y += __shfl_xor_sync(~0u, y, 2);
-            last[h] += y;
-        }
-        #pragma unroll
-        for (int i = 0; i < 2; i++) {
-            ldmatrix_trans_at(qf[i], tiles + i * 2048);
-            ldmatrix_trans_at(kf[i], tiles + HALF_BYTES + i * 2048);
-        }
-        if (!whole)
-            copy_swizzled_rows<ROWS>(x.dv + ((int64_t)t0 * x.a.HV + w.n) * 128 + f * 64,
-                                     (int64_t)x.a.HV * 128,
-                                     w.begin + w.len - t0,
-                                     (const bf16 *)values.half[f].dv);
+        add_kb_W(kb, W, last);
+        load_rows(tiles, qf, kf);
+        if (!whole) store_ragged_dv(x, w, f, t0, values);
 
         // ---- adds the products with the triangles
         mbarrier_wait(&m.triangles_full, s);
@@ -279,16 +408,7 @@ static __device__ __forceinline__ void finish_warpgroup(
         wgmma_wait<0>();
         fence_operand<8>(D);
         wgmma_fence();
-        //> one-triangles
-        #pragma unroll
-        for (int i = 0; i < 2; i++) {
-            const uint64_t rows = smem_desc_at(triangles, DESC_HIGH_64, 1, i * 32);
-            const uint64_t dA = smem_desc_at(triangles, DESC_HIGH_64, 1, i * 1024);
-            wgmma_two_steps_rs(D, kb[i], rows);
-            wgmma_step_rs<1, 0>(W, qf[i], dA, 1);
-            wgmma_step_rs<1, 1>(W, kf[i], dA + (2048 >> 4), 1);
-        }
-        //< one-triangles
+        add_triangles(triangles, qf, kf, kb, W, D);
         wgmma_commit();
         mbarrier_wait(&m.dS_empty, s);   // kb has been read, so put_dots may write
         wgmma_wait<0>();
@@ -296,54 +416,18 @@ static __device__ __forceinline__ void finish_warpgroup(
         fence_operand<4>(W);
 
         // ---- sums of q dq and k dk over channels, and dG
-        {
-            float dots[2][8];
-            #pragma unroll
-            for (int t = 0; t < 4; t++)
-                #pragma unroll
-                for (int j = 0; j < 2; j++) {
-                    float q_sum = 0.0f, k_sum = 0.0f;
-                    #pragma unroll
-                    for (int h = 0; h < 2; h++) {
-                        const int at = 2 * h + j, in = t % 2 * 2 + h;
-                        q_sum = fmaf(pair_half(qf[t / 2][in], j), D[t][at], q_sum);
-                        k_sum = fmaf(pair_half(kb[t / 2][in], j), W[t][at], k_sum);
-                        k_sum = fmaf(-pair_half(kf[t / 2][in], j), D[4 + t][at], k_sum);
-                    }
-                    dots[0][2 * t + j] = q_sum;
-                    dots[1][2 * t + j] = k_sum;
-                }
-            put_dots(sum_over_quads(dots), f, st, m);
-        }
-        //> one-dG
+        put_dots(sum_dots(qf, kf, kb, W, D), f, st, m);
         float dG[4][4];
-        #pragma unroll
-        for (int t = 0; t < 4; t++)
-            #pragma unroll
-            for (int i = 0; i < 4; i++) {
-                const int j = i % 2, in = t % 2 * 2 + i / 2;
-                const float less = fmaf(pair_half(kf[t / 2][in], j), D[4 + t][i],
-                                        pair_half(kb[t / 2][in], j) * W[t][i]);
-                dG[t][i] = fmaf(pair_half(qf[t / 2][in], j), D[t][i], -less);
-            }
-        sum_from_step_end(dG, last);
-        //< one-dG
+        make_dG(qf, kf, kb, W, D, last, dG);
 
         // ---- stages dq and dk in the bytes of qf and kf
-        const float *norm = norm_factors(of_q, of_k, f, s, m);
+        const float *norm = norm_factors(norm_q, norm_k, f, s, m);
         #pragma unroll
         for (int c = 0; c < 2; c++) {
             uint32_t F[4], dq[4], dk[4];
             float2 gq[2], gk[2], cq[2], ck[2];     // g: norm_factors; c: row factors
             ldmatrix_trans_at(F, tiles + 3 * HALF_BYTES + c * 2048);
-            #pragma unroll
-            for (int i = 0; i < 2; i++) {
-                const int token = 16 * c + 8 * i + e;
-                gq[i] = *(const float2 *)&norm[token];
-                gk[i] = *(const float2 *)&norm[ROWS + token];
-                cq[i] = *(const float2 *)&m.factors[s % FACTORS].q_factor[token];
-                ck[i] = *(const float2 *)&m.factors[s % FACTORS].rstd_k[token];
-            }
+            load_factors(norm, m.factors[s % FACTORS], 16 * c + e, gq, gk, cq, ck);
             #pragma unroll
             for (int i = 0; i < 4; i++) {
                 const int t = 2 * c + i / 2, h = i % 2;
@@ -351,15 +435,10 @@ static __device__ __forceinline__ void finish_warpgroup(
                 const float2 nq = cq[i / 2], nk = ck[i / 2];
                 float yq[2], yk[2];
                 #pragma unroll
-                for (int j = 0; j < 2; j++) {
-                    const float F1 = pair_half(F[i], j), B1 = rcp_approx(F1);
-                    const float g1 = j ? pq.y : pq.x, g2 = j ? pk.y : pk.x;
-                    const float dqf = (j ? nq.y : nq.x) * D[t][2 * h + j];
-                    const float dkf = (j ? nk.y : nk.x) * D[4 + t][2 * h + j];
-                    yq[j] = fmaf(F1, dqf, -(g1 * B1) * pair_half(qf[c][i], j));
-                    yk[j] = fmaf(B1, W[t][2 * h + j],
-                                 -F1 * fmaf(g2, pair_half(kb[c][i], j), dkf));
-                }
+                for (int j = 0; j < 2; j++)
+                    through_gate(j, F[i], qf[c][i], kb[c][i], pq, pk, nq, nk,
+                                 D[t][2 * h + j], D[4 + t][2 * h + j], W[t][2 * h + j],
+                                 yq[j], yk[j]);
                 dq[i] = pack_bf16x2(yq[0], yq[1]);
                 dk[i] = pack_bf16x2(yk[0], yk[1]);
             }
@@ -368,13 +447,7 @@ static __device__ __forceinline__ void finish_warpgroup(
         }
         if (!whole) {
             named_barrier_sync(2 + f, 128);        // the warpgroup's rows are staged
-            const struct gated_half &rows = m.gated[st].half[f];
-            const int64_t at = ((int64_t)t0 * x.a.HV + w.n) * 128 + f * 64;
-            const int len = w.begin + w.len - t0;
-            copy_swizzled_rows<ROWS>(x.dq + at, (int64_t)x.a.HV * 128, len,
-                                     (const bf16 *)rows.q);
-            copy_swizzled_rows<ROWS>(x.dk + at, (int64_t)x.a.HV * 128, len,
-                                     (const bf16 *)rows.k);
+            store_ragged(x, w, f, t0, m.gated[st].half[f]);
         }
         fence_proxy_async();             // TMA reads dq, dk; overwrites F, sums
         warp_arrive(&m.staged);
