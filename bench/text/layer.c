@@ -98,9 +98,9 @@ int layer_forward(struct rank *a)
     if (!f.saved) return KCP_NO_MEMORY;
     int status = ref_forward(&f);
     if (!status && run->keep_maps) {
-        struct lane *lane = trace_on(NULL, 0);
+        struct lane *lane = trace_on(NULL);
         status = keep_maps(a, &f);
-        trace_on(lane, run->start);
+        trace_on(lane);
     }
     return status;
 }

@@ -4,10 +4,8 @@
 #include "text.h"
 #include "base/options.h"
 #include "tests/judge/tolerance.h"
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 enum { SEED = 2026, MOST_BYTES = 3072, MOST_STEPS = 10000 };
 /* Learning rate of gradient descent. After 100 steps the losses on four ranks and on
@@ -15,23 +13,21 @@ enum { SEED = 2026, MOST_BYTES = 3072, MOST_STEPS = 10000 };
  * oscillate and thus amplify rounding errors. */
 #define RATE 0.25
 
-struct options { int ranks, steps; const char *text, *out; };
+struct options { int ranks, steps; const char *text; };
 
 static const struct option_row rows[] = {
     { "--ranks", OPTION_INT, offsetof(struct options, ranks), NULL, 1, MAX_RANKS },
     { "--steps", OPTION_INT, offsetof(struct options, steps), NULL, 0, MOST_STEPS },
     { "--text", OPTION_TEXT, offsetof(struct options, text), "names of files", 0, 0 },
-    { "--out", OPTION_TEXT, offsetof(struct options, out), "a page's name", 0, 0 },
 };
 
 static void print_usage(void)
 {
-    puts("usage: kcp-text [--ranks R] [--text 'FILE ...'] [--steps N] [--out PAGE]\n"
+    puts("usage: kcp-text [--ranks R] [--text 'FILE ...'] [--steps N]\n"
          "       kcp-text --help | --version\n\n"
          "  --ranks R       threads, 1 to 64 [4]\n"
          "  --text 'FILE'   text files, one sequence each [README.md and the book]\n"
-         "  --steps N       training steps, on R ranks and on one rank [0]\n"
-         "  --out PAGE      where to write an HTML page [build/run/index.html]");
+         "  --steps N       training steps, on R ranks and on one rank [0]");
 }
 
 static const struct option_table table = {
@@ -96,7 +92,7 @@ static int train(struct finding *f, int which, const double *theta0)
     return status;
 }
 
-static int run_all(struct finding *f, double began, struct run *many, struct run *one,
+static int run_all(struct finding *f, struct run *many, struct run *one,
                    struct run *step)
 {
     double *theta = params_make(SEED);
@@ -120,7 +116,6 @@ static int run_all(struct finding *f, double began, struct run *many, struct run
     }
     free(theta);
     if (status) return status;
-    f->took = seconds_now() - began;
     f->pass = f->counted && f->worst_one <= f->limit && f->worst_step <= f->limit;
     for (int i = 0; i < KCP_FORMS; i++) f->pass &= f->form_err[i] <= f->limit;
     print_training(stdout, f);
@@ -133,33 +128,20 @@ static int kcp_text(int argc, char **argv)
     static struct text text;
     static struct run many, one, step;
     struct finding f = { .text = &text, .many = &many, .one = &one, .step = &step };
-    const double began = seconds_now();
     char why[300];
     const int read = options_read(&table, argc, argv, &o, why, sizeof why);
     if (read == OPTIONS_DONE) return 0;
     if (read == OPTIONS_BAD) return options_say("kcp-text", why);
     const int status = text_read(&text, o.text, MOST_BYTES);
     if (status) return status;
-    if (!o.out) {
-        mkdir("build", 0777);
-        mkdir("build/run", 0777);
-        o.out = "build/run/index.html";
-    }
-    FILE *page = fopen(o.out, "w");
-    if (!page) {
-        fprintf(stderr, "kcp-text: %.400s: %s; choose another --out\n", o.out,
-                strerror(errno));
-        return 2;
-    }
     f.R = o.ranks;
     f.steps = o.steps;
     f.limit = tolerance_of(TOLERANCE_GRADIENTS, KCP_F64);
     f.counted = 1;
-    if (run_all(&f, began, &many, &one, &step)) return 1;
-    if (write_page(&f, page, o.out)) return 2;
+    if (run_all(&f, &many, &one, &step)) return 1;
     char line[400];
     close_line(&f, line, sizeof line);
-    printf("\n%s\nPage: %s\n", line, o.out);
+    printf("\n%s\n", line);
     run_close(&many);
     run_close(&one);
     run_close(&step);

@@ -60,7 +60,8 @@ static void print_plan(FILE *o, const struct finding *f)
     for (int r = 0; r < f->R; r++) print_rank(o, f, r);
 }
 
-double busy(const struct lane *l, int mark, int back)
+/* Returns the CPU time of a mark (-1: all marks) in a pass (-1: both), in s. */
+static double busy(const struct lane *l, int mark, int back)
 {
     double s = 0;
     for (int i = 0; i < l->n; i++)

@@ -11,26 +11,24 @@ static int forward_backward(struct rank *a, double *part, int64_t n, double *sum
 {
     struct run *run = a->run;
     const int last = a->comm->r == a->comm->R - 1;
-    double t = seconds_now(), busy = busy_seconds();
+    double busy = busy_seconds();
     model_embed(a);
-    trace_mark(MARK_EMBED, 0, t, busy);
+    trace_mark(MARK_EMBED, 0, busy);
     int status = layer_conv(a, KCP_FORWARD);
     if (!status) status = run->oracle ? oracle_layer(a, KCP_FORWARD) : layer_forward(a);
 
-    t = seconds_now();
     busy = busy_seconds();
     if (!status) status = model_loss(a, part, n);
     model_into_layer(a);
-    trace_mark(MARK_LOSS, 0, t, busy);
+    trace_mark(MARK_LOSS, 0, busy);
     if (!status)
         status = run->oracle ? oracle_layer(a, KCP_BACKWARD) : layer_backward(a);
     if (!status) status = layer_conv(a, KCP_BACKWARD);
 
-    t = seconds_now();
     busy = busy_seconds();
     if (!status) model_gradients(a, part, n);
     if (!status) status = kcp_segment_sum(run->plan, a->comm, part, n, sum);
-    trace_mark(MARK_GRAD, 1, t, busy);
+    trace_mark(MARK_GRAD, 1, busy);
     for (int p = 0; p < PARAMS && last && !status; p++)
         if (p < P_CQ || p == P_BBIAS)
             memcpy(run->grad + param_at(p), sum + param_at(p),
@@ -52,11 +50,9 @@ static int body(struct kcp_comm *comm, void *arg)
     double *part = calloc((a.ctx->NS + 1) * n, sizeof *part);
     int status = part ? KCP_OK : KCP_NO_MEMORY;
     if (!status) status = comm->barrier(comm, NULL);
-    if (comm->r == 0) run->start = seconds_now();
-    if (!status) status = comm->barrier(comm, NULL);
-    trace_on(&run->lane[comm->r], run->start);
+    trace_on(&run->lane[comm->r]);
     if (!status) status = forward_backward(&a, part, n, part + a.ctx->NS * n);
-    trace_on(NULL, 0);
+    trace_on(NULL);
     free(a.saved);
     free(part);
     return status;

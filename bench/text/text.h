@@ -39,7 +39,7 @@ enum mark { MARK_EMBED, MARK_CONV, MARK_GATE, MARK_WY, MARK_AFFINE, MARK_EXCHANG
             MARK_CHUNK, MARK_LOSS, MARK_CHUNK_BACK, MARK_MERGE_BACK, MARK_WY_BACK,
             MARK_GATE_BACK, MARK_CONV_BACK, MARK_GRAD, MARKS };
 extern const char *const mark_name[MARKS];
-struct event { enum mark mark; int back; double from, to, busy; };     /* seconds */
+struct event { enum mark mark; int back; double busy; };     /* CPU time in s */
 struct lane { int n; struct event e[96]; struct kcp_traffic wire, formula; };
 
 struct run {
@@ -49,7 +49,7 @@ struct run {
     enum kcp_form form;
     int oracle;                        /* 1: use the token recurrence */
     int keep_maps;                     /* 1: store M of every segment */
-    double loss, start;                /* loss: nats per byte; start: time in s */
+    double loss;                       /* nats per byte */
     int64_t numbers;                   /* elements of all tensors */
     double *tensor[TENSORS];
     double *grad;                      /* gradient of theta, then the loss */
@@ -92,11 +92,11 @@ int layer_forward(struct rank *a);
 int layer_backward(struct rank *a);
 int oracle_layer(struct rank *a, enum kcp_pass pass);      /* oracle.c */
 
-/* ---- trace.c: times of every stage, by the linker's --wrap */
+/* ---- trace.c: CPU times of every stage, by the linker's --wrap */
 /* Records this thread's events in `lane` from now on. Returns the previous lane. */
-struct lane *trace_on(struct lane *lane, double start);
+struct lane *trace_on(struct lane *lane);
 void trace_exchanges(void);                    /* before the first exchange */
-void   trace_mark(enum mark mark, int back, double from, double busy_from);
+void   trace_mark(enum mark mark, int back, double busy_from);
 void   traffic_add(struct kcp_traffic *sum, struct kcp_traffic more);
 double busy_seconds(void);                              /* of this thread */
 
@@ -115,21 +115,16 @@ struct finding {
     double (*alive)[VALUE_HEADS];      /* [S]: |M|_F / sqrt(K) of each segment */
     double far;                        /* share of state left at rank far_rank */
     int far_seq, far_rank;             /* far_seq = -1: no sequence crosses a cut */
-    double took, ms[2];                /* took: s; ms: per step, R ranks; one rank */
+    double ms[2];                      /* per step: R ranks; one rank */
 };
 /* Returns the largest relative RMS error of all tensors, ranks and heads. If `err` is
  * not NULL, it receives the error of each tensor. */
 double compare_runs(const struct run *got, const struct run *want, double *err);
 int    measure_alive(struct finding *f);
 
-/* ---- print.c, page.c, svg.c */
+/* ---- print.c */
 void print_report(FILE *o, const struct finding *f);
 void print_training(FILE *o, const struct finding *f);
 void close_line(const struct finding *f, char *buf, size_t n);
-int  write_page(const struct finding *f, FILE *o, const char *path);
-void print_html(FILE *o, const char *s, int64_t n);         /* n -1: whole string */
-extern const char page_style[];                 /* made by text.mk */
-double busy(const struct lane *l, int mark, int back);      /* in s; mark -1: all */
-void svg_lanes(FILE *o, const struct finding *f);
 
 #endif

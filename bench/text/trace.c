@@ -1,4 +1,4 @@
-/* trace.c -- measures the time of each stage, and the traffic of the exchange.
+/* trace.c -- measures the CPU time of each stage, and the traffic of the exchange.
  *
  * With the linker's --wrap=f, calls of f go to __wrap_f in this file, not to ref/. */
 #include "text.h"
@@ -12,7 +12,6 @@ const char *const mark_name[MARKS] = {
 };
 
 static _Thread_local struct lane *lane;
-static _Thread_local double start;
 
 double busy_seconds(void)
 {
@@ -21,21 +20,18 @@ double busy_seconds(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-struct lane *trace_on(struct lane *to, double from)
+struct lane *trace_on(struct lane *to)
 {
     struct lane *was = lane;
     lane = to;
-    start = from;
     return was;
 }
 
-void trace_mark(enum mark mark, int back, double from, double busy_from)
+void trace_mark(enum mark mark, int back, double busy_from)
 {
     const int most = sizeof lane->e / sizeof lane->e[0];
     if (lane && lane->n < most)
-        lane->e[lane->n++] = (struct event){ mark, back, from - start,
-                                             seconds_now() - start,
-                                             busy_seconds() - busy_from };
+        lane->e[lane->n++] = (struct event){ mark, back, busy_seconds() - busy_from };
 }
 
 #define BETWEEN(type, f, mark, back)                                                  \
@@ -43,9 +39,9 @@ void trace_mark(enum mark mark, int back, double from, double busy_from)
     int __wrap_##f(struct type *a);                                                   \
     int __wrap_##f(struct type *a)                                                    \
     {                                                                                 \
-        const double t = seconds_now(), busy = busy_seconds();                        \
+        const double busy = busy_seconds();                                           \
         const int status = __real_##f(a);                                             \
-        trace_mark(mark, back, t, busy);                                              \
+        trace_mark(mark, back, busy);                                                 \
         return status;                                                                \
     }
 #define EITHER(a, forward, backward) ((a)->pass == KCP_FORWARD ? forward : backward)
@@ -69,10 +65,10 @@ void traffic_add(struct kcp_traffic *sum, struct kcp_traffic more)
 /* Runs the exchange. Adds the run's time, traffic and expected traffic to `lane`. */
 static int exchange_run(const struct kcp_exchange *x)
 {
-    const double t = seconds_now(), busy = busy_seconds();
+    const double busy = busy_seconds();
     x->comm->traffic = (struct kcp_traffic){ 0 };
     const int status = kcp_exchange_run(x);
-    trace_mark(MARK_EXCHANGE, x->backward, t, busy);
+    trace_mark(MARK_EXCHANGE, x->backward, busy);
     if (lane) {
         traffic_add(&lane->wire, x->comm->traffic);
         traffic_add(&lane->formula, kcp_exchange_formula(x));

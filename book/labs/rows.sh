@@ -352,11 +352,10 @@ train() {
     make_it "$dir/text"
     make_it "$J/kcp-text"
     ours=$B/grade/losses.$1.$(cat README.md book/*.md | cksum | cut -d' ' -f1)
-    [ "$ours" -nt "$J/kcp-text" ] || "$J/kcp-text" --ranks 1 --steps "$1" \
-        --out "$dir/page.html" >"$ours" 2>&1
+    [ "$ours" -nt "$J/kcp-text" ] || "$J/kcp-text" --ranks 1 --steps "$1" >"$ours" 2>&1
     # shellcheck disable=SC2086
     sh -c "$limited" timeout -k 5 ${LIMIT:-600} "$dir/text" --ranks 4 --steps "$1" \
-        --out "$dir/page.html" >"$out" 2>&1
+        >"$out" 2>&1
     said=$(awk -v limit="$2" '/^  R = / { sub(/^ *R = [0-9]+ */, ""); line[n++] = $0 }
         /^  The curves/ { far += !($6 <= limit) }
         END { print n == 4 && !far && line[0] == line[2] ? "same" : "other" }' "$out" "$ours")

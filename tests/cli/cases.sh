@@ -42,7 +42,6 @@ set_program() {        # NAME: sets $program, and $exe (empty if the program was
     program=${1%%:*} exe=$B/$program more=
     case $1 in
         kcp-run:in) more='--in in --out out' ;;
-        kcp-text:page) more="--out out" ;;
         kcp_check.py) exe=
             "$python" -c 'import numpy' 2>/dev/null && exe="$python $top/tests/$program" ;;
         make) exe="make --no-print-directory -C $top CUDA_HOME=none B=$W/b" ;;
