@@ -8,7 +8,7 @@
 # another transport. With one GPU both processes use it, and nothing is timed. Without a GPU
 # only MPI over TCP on lo is tested. This is no run on two hosts: there is one clock, one
 # memory and no network card. $OUT (BUILD/two_hosts) gets nccl.tsv and log.txt for
-# records.py. LIMIT (300) seconds per job.
+# records.py. LIMIT (300) seconds per job; ONLY, a pattern, selects jobs.
 B=${1:-build} LIMIT=${LIMIT:-300}
 check=$B/kcp-check
 command -v mpirun >/dev/null && ldd "$check" 2>/dev/null | grep -q libmpi || {
@@ -46,6 +46,7 @@ row() {                    # WHAT STATUS SECONDS SAYS: prints and records a job
 }
 job() {                    # WHAT COMMAND...: passes if the command's status is 0
     what=$1 began=$(date +%s); shift
+    echo "$what" | grep -qE "${ONLY:-}" || return 0
     "$@" >"$OUT/output" 2>&1
     status=$?
     { echo "== $what: status $status"; cat "$OUT/output"; } >>"$OUT/log.txt"
