@@ -85,6 +85,8 @@ build() {
     lacks=$(missing "$dir/lab.$o")
     if [ -n "$lacks" ]; then
         echo "   $work has no ${lacks% }, which the lab requires"
+    elif [ $ext = c ] && readelf -SW "$dir/lab.$o" | grep -q 'init_array\|\.ctors'; then
+        echo "   $work has a function that runs before main, which could print a verdict"
     elif ! share_all; then
         echo "   $work does not link:"
         grep "$id\|undefined\|multiple" "$dir/build" | sed 's/^/   /; 6q'

@@ -60,6 +60,10 @@ hand_in 07_merge 'extern int puts(const char *); for (;;) puts("and again");'
 loses 'it prints without end'
 leave='extern int puts(const char *); extern void exit(int); puts("1 passed, 0 failed, 0 skipped"); exit(0);'
 hand_in 07_merge "$leave";                      loses 'without a verdict'
+answer 07s_scan '' >"$W/07s_scan.c"; lab=07s_scan
+echo "__attribute__((constructor)) static void first(void) { $leave }" >>"$W/07s_scan.c"
+loses 'a function that runs before main'
+rm "$W/07s_scan.c"
 hand_in 07b_check "$leave";                     loses 'the process failed: it ended its process with status 0'
 hand_in 07b_check 'return *(volatile int *)0;'; loses "$file:$line: load of null"
 answer 17_roles 's/_expect(full,/_expect(\&m->empty[at],/' >"$W/17_roles.c"; lab=17_roles
