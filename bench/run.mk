@@ -1,4 +1,4 @@
-# run.mk -- builds kcp-run, which runs the layer or one stage on arrays in .npy files.
+# run.mk -- builds kcp-run, which runs the layer on arrays in .npy files.
 
 run_obj := $(call obj,$(wildcard bench/run/*.c) $(base) cuda/host/blocks.c)
 

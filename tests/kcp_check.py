@@ -64,11 +64,11 @@ def case_at(path, stage, o):
     for line in open(os.path.join(path, "case.txt")):
         name, x = line.split()
         setattr(case, name, float(x) if "." in x or "e" in x or "n" in x else int(x))
-    words = open(os.path.join(path, "options.txt")).read().split()
-    case.form = words[words.index("--form") + 1] if "--form" in words else None
+    case.form, options = None, os.path.join(path, "options.txt")
+    if os.path.exists(options):               # the stage runs on several ranks
+        _, case.form, _, cuts = open(options).read().split()
+        case.cuts = [int(x) for x in cuts.split(",")]
     case.backward = path.endswith("backward") or stage == "13"
-    if "--cuts" in words:
-        case.cuts = [int(x) for x in words[words.index("--cuts") + 1].split(",")]
     case.fields = fields(stage)
     for name, (io, shape, _) in case.fields.items():
         file = os.path.join(path, f"{name}.npy")

@@ -21,7 +21,7 @@ void saved_free(const struct run *x, void *saved)
     else if (saved) x->gpu->free(saved);
 }
 
-int device_open(struct run *x, const struct kcp_stage *stage)
+int device_open(struct run *x)
 {
     const char *variant = x->o.variant;
     char why[400];
@@ -34,12 +34,6 @@ int device_open(struct run *x, const struct kcp_stage *stage)
     if (status == KCP_NA)
         return run_error(x, RUN_BAD, "--device", "this kcp-run was built without CUDA");
     if (status) return run_error(x, RUN_BAD, "--variant", "%s", why);
-    if (stage && !stage->ranks)
-        return run_error(x, RUN_BAD, "--device", "%s runs on the CPU only; kcp-check "
-                         "judges its kernels", stage->name);
-    if (variant && stage && !(stage->facts & (KCP_SAVES | KCP_LOADS)))
-        return run_error(x, RUN_BAD, "--variant", "not possible with stage %s",
-                         stage->name);
     x->gpu = device_memory();
     return x->gpu ? 0 : run_error(x, RUN_BAD, "--device", "no GPU found");
 }
@@ -108,18 +102,15 @@ static int download(const struct run *run, const struct kcp_call *c,
     return status;
 }
 
-/* Each of the next three functions calls the layer's function for the stage with fact
- * `fact`; 0: stage 16. */
-enum { LAYER_FACTS = KCP_SAVES | KCP_LOADS | KCP_CONVOLVES | KCP_SPIKES };
+/* Each of the next two functions calls the layer's function for stage 08 (fact
+ * KCP_SAVES), 13 (KCP_LOADS) or 14. */
 
 static size_t work_bytes(const struct kcp_layer *layer, int fact, const void *args)
 {
     switch (fact) {
     case KCP_SAVES: return kcp_layer_forward_work(layer, args);
     case KCP_LOADS: return kcp_layer_backward_work(layer, args);
-    case KCP_CONVOLVES: return kcp_layer_conv_work(layer, args);
-    case KCP_SPIKES: return kcp_layer_scan_work(layer, args);
-    default: return kcp_layer_family_work(layer, args);
+    default: return kcp_layer_conv_work(layer, args);
     }
 }
 
@@ -128,27 +119,14 @@ static int call_layer(const struct kcp_layer *layer, int fact, void *args)
     switch (fact) {
     case KCP_SAVES: return kcp_layer_forward(layer, args);
     case KCP_LOADS: return kcp_layer_backward(layer, args);
-    case KCP_CONVOLVES: return kcp_layer_conv(layer, args);
-    case KCP_SPIKES: return kcp_layer_scan(layer, args);
-    default: return kcp_layer_family(layer, args);
-    }
-}
-
-static const char *name_of(const struct kcp_layer *layer, int fact, const void *args)
-{
-    switch (fact) {
-    case KCP_SAVES: return kcp_layer_path(layer, args, 0);
-    case KCP_LOADS: return kcp_layer_path(layer, args, 1);
-    case KCP_CONVOLVES: return layer->conv->name;
-    case KCP_SPIKES: return layer->scan->name;
-    default: return layer->family->name;
+    default: return kcp_layer_conv(layer, args);
     }
 }
 
 static int run_kernel(struct run *run, const struct kcp_stage *s, void *args,
                       struct kcp_comm *comm)
 {
-    const int fact = s->facts & LAYER_FACTS;
+    const int fact = s->facts & (KCP_SAVES | KCP_LOADS);
     struct kcp_call *c = args;
     c->work_bytes = work_bytes(&run->layer, fact, args);
     c->work = c->work_bytes ? run->gpu->alloc(c->work_bytes) : NULL;
@@ -157,8 +135,8 @@ static int run_kernel(struct run *run, const struct kcp_stage *s, void *args,
     if (!status) status = comm->barrier(comm, c->stream);
     if (run->gpu->sync() && !status) status = KCP_CUDA;
     saved_free(run, c->work);
-    if (!status && (run->stage ? s == run->stage : fact == KCP_SAVES))
-        __atomic_store_n(&run->ran, name_of(&run->layer, fact, args),
+    if (!status && fact == KCP_SAVES)
+        __atomic_store_n(&run->ran, kcp_layer_path(&run->layer, args, 0),
                          __ATOMIC_RELAXED);
     return status;
 }

@@ -6,44 +6,35 @@
 #include <string.h>
 
 /* Writes the name of a field's file without ".npy", e.g. "q" for the layer's q_raw. */
-static const char *file_of(const struct run *x, const struct kcp_field *f,
-                           char file[24])
+static const char *file_of(const struct kcp_field *f, char file[24])
 {
     const char *name = field_file(f);
     size_t n = strlen(name);
-    if (!x->stage && n > 4 && strcmp(name + n - 4, "_raw") == 0) n -= 4;
+    if (n > 4 && strcmp(name + n - 4, "_raw") == 0) n -= 4;
     snprintf(file, 24, "%.*s", (int)n, name);
     return file;
 }
 
-/* Returns 1 if the model does not use the field, or if no pass of this run uses it. */
 static int is_unused(const struct run *x, const struct kcp_field *f)
 {
-    struct kcp_call c = { .model = x->o.model };
-    int used = 0;
-    for (int pass = x->from; pass <= x->to; pass++) {
-        c.pass = pass;
-        used |= field_used(f, &c);
-    }
-    return !used;
+    const struct kcp_call c = { .model = x->o.model };
+    return !field_used(f, &c);
 }
 
-/* Checks that numbers are finite and that log decays are at most 0. Does not check
- * maps, because unused elements of a map may be NaN. */
+/* Checks that numbers are finite and that log decays are at most 0. */
 static int check_input(struct run *x, const struct kcp_field *f, const struct tensor *a)
 {
     const int raw = x->o.gate == KCP_GATE_RAW && strcmp(f->name, "g_raw") == 0;
-    if (f->store == KCP_I32 || f->store == KCP_I64 || f->store == KCP_MAP) return 0;
+    if (f->store == KCP_I64) return 0;
     return array_check(x, a, raw || !strcmp(f->name, "g") || !strcmp(f->name, "G"));
 }
 
-static int load_input(struct run *x, const struct kcp_stage *s,
-                      const struct kcp_field *f)
+static int load_input(struct run *x, const struct kcp_field *f)
 {
     char file[24];
-    file_of(x, f, file);
+    file_of(f, file);
     if (!field_in(f) || is_unused(x, f) || tensor_find(&x->a, f->name)) return 0;
-    if (field_is_grid(f) && (s->ranks || !array_exists(x, "cu"))) return 0;
+    if (field_is_grid(f)) return 0;
     if (!array_exists(x, file) &&
         (f->when == KCP_MAYBE || strcmp(f->name, "cu_seqlens") == 0))
         return 0;
@@ -51,7 +42,7 @@ static int load_input(struct run *x, const struct kcp_stage *s,
         return -1;
     struct tensor *a = tensor_find(&x->a, f->name);
     snprintf(a->file, sizeof a->file, "%s", file);
-    if (!x->stage && x->o.gate == KCP_GATE_RAW &&
+    if (x->o.gate == KCP_GATE_RAW &&
         (strcmp(f->name, "A_log") == 0 || strcmp(f->name, "dt_bias") == 0))
         x->note = "--gate raw ignores A_log.npy and dt_bias.npy: their gradients are 0";
     return check_input(x, f, a);
@@ -60,7 +51,7 @@ static int load_input(struct run *x, const struct kcp_stage *s,
 int inputs_load(struct run *x, const struct kcp_stage *s)
 {
     for (int i = 0; i < s->nfields; i++)
-        if (load_input(x, s, &s->fields[i]) != 0) return -1;
+        if (load_input(x, &s->fields[i]) != 0) return -1;
     return 0;
 }
 
@@ -84,7 +75,7 @@ int outputs_make(struct run *x, const struct kcp_stage *s)
         const struct kcp_field *f = &s->fields[i];
         if (field_in(f) || is_unused(x, f)) continue;
         if (f->when == KCP_MAYBE && is_missing(x, s, f)) continue;
-        if (array_out(x, &x->size, f->name, file_of(x, f, file), field_shape(x, f),
+        if (array_out(x, &x->size, f->name, file_of(f, file), field_shape(x, f),
                       f->store) != 0)
             return -1;
     }

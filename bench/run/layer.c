@@ -195,7 +195,7 @@ static int rank_backward(struct run *x, struct rank *a, struct kcp_comm *comm)
 }
 
 /* If this rank failed, sends its error message to the other ranks. */
-int rank_status(struct kcp_comm *comm, int status)
+static int rank_status(struct kcp_comm *comm, int status)
 {
     if (status && status != KCP_COMM && kcp_why()[0])
         comm->fail(comm, status, kcp_why());
@@ -215,11 +215,11 @@ static int layer_rank(struct kcp_comm *comm, void *arg)
 
 /* Checks that sums over ranks have the same bits on every rank, and that all results
  * are finite. */
-int outs_check(struct run *x)
+static int outs_check(struct run *x)
 {
     for (int i = 0; i < x->a.n; i++) {
         struct tensor *a = &x->a.t[i];
-        if (a->out && !x->stage && x->o.gate == KCP_GATE_RAW &&
+        if (a->out && x->o.gate == KCP_GATE_RAW &&
             strncmp(a->shape, "HV", 2) == 0)
             memset(a->p, 0, sizeof(double) * (size_t)(a->n * a->copies));
         for (int r = 1; a->out && r < a->copies; r++)

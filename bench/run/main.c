@@ -1,4 +1,4 @@
-/* main.c -- kcp-run: runs the layer, or one stage, on arrays in files.
+/* main.c -- kcp-run: runs the layer on arrays in files.
  * Book: chapters 08, 13, 14. */
 #include "run.h"
 #include "base/options.h"
@@ -7,35 +7,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Rejects an option that would have no effect. Stage 13 computes the gradients of a
- * layer's parameters. */
+/* Rejects an option that would have no effect. */
 static int check_options(struct run *x)
 {
     struct options *o = &x->o;
     const int given = !isnan(o->lower_bound);
-    const int other = x->relative, layer = !o->stage || other;
     _Static_assert(!KCP_GATE_RAW && !KCP_BETA_RAW && !KCP_RECOMPUTE, "defaults are 0");
     const struct { int wrong; const char *option, *needs; } rows[] = {
         { o->variant && !o->device, "--variant", "--device gpu" },
         { o->dtype >= 0 && !o->device, "--dtype", "--device gpu" },
         { o->g_type && !o->device, "--g-type", "--device gpu" },
         { o->beta_type && !o->device, "--beta-type", "--device gpu" },
-        { other && o->g_type, "--g-type", "--model kda or gdn" },
-        { other && o->beta_type, "--beta-type", "--model kda or gdn" },
-        { other && o->gate, "--gate", "--model kda or gdn" },
-        { other && o->beta, "--beta", "--model kda or gdn" },
-        { other && o->l2norm, "--l2norm", "--model kda or gdn" },
-        { other && o->reuse_M, "--reuse-m", "--model kda or gdn" },
-        { other && o->save, "--save", "--model kda or gdn" },
-        { other && o->conv, "--conv", "--model kda or gdn" },
-        { x->model == MODEL_SPIKE && !isnan(o->scale), "--scale", "another --model" },
-        { layer && o->shift, "--shift", "--stage" },
-        { layer && o->backward, "--backward", "--stage" },
-        { layer && o->act && !o->conv, "--act", "--conv" },
-        { layer && given && o->gate != KCP_GATE_BOUNDED, "--lower-bound",
-          "--gate bounded" },
-        { o->sum && !kcp_stage_is(o->stage ? o->stage : "13", KCP_SUMS), "--sum",
-          "a model with gradients of parameters (kda, gdn, spike), or stage 13 to 15" },
+        { o->act && !o->conv, "--act", "--conv" },
+        { given && o->gate != KCP_GATE_BOUNDED, "--lower-bound", "--gate bounded" },
         { o->blocks && o->form != KCP_PIPELINE, "--blocks", "--form pipeline" },
         { o->stripe && o->spread != KCP_STRIPED, "--stripe", "--layout striped" },
         { o->cuts && o->spread, "--cuts", "a run without --layout" },
@@ -54,19 +38,14 @@ static int run_all(struct run *x, int argc, char **argv)
         return run_error(x, RUN_BAD, "launcher", "%s", why);
     const int read = run_options(x, argc, argv);
     if (read != 0) return read > 0 ? 0 : -1;
-    if (processes_check(x) != 0 || relative_read(x) != 0 || check_options(x) != 0)
-        return -1;
-    const struct kcp_stage *stage = x->o.stage ? kcp_stage_find(x->o.stage) : NULL;
-    if (stage && !kcp_stage_takes(stage, x->o.model))
-        return run_error(x, RUN_BAD, "--model", "stage %s does not support %s",
-                         stage->name, kcp_models[x->o.model].name);
-    if (device_open(x, stage) != 0) return -1;
+    if (processes_check(x) != 0 || check_options(x) != 0) return -1;
+    if (device_open(x) != 0) return -1;
     const double start = seconds_now();
     x->size.model = x->o.model;
     x->size.KG = kcp_models[x->o.model].gates == KCP_HEAD ? 1 : -1;
     const int writes = x->mpi.r == 0;
     if ((writes && outputs_ready(x) != 0) || names_check(x) != 0) return -1;
-    if ((x->o.stage ? stage_run(x) : layer_run(x)) != 0) return -1;
+    if (layer_run(x) != 0) return -1;
     if (!writes) return 0;
     if (outputs_write(x) != 0) return -1;
     print_summary(x, seconds_now() - start);

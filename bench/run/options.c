@@ -8,8 +8,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MODEL_WORD(NAME, name, ...) #name "|"
-#define MODEL_WORDS KCP_MODEL_LIST(MODEL_WORD) "spike"
+/* The models of kind KCP_LAYER: "kda|gdn". */
+#define WORD_KCP_LAYER(name) "|" name
+#define WORD_KCP_FAMILY(name)
+#define MODEL_WORD(NAME, name, title, kind, ...) WORD_##kind(#name)
+#define MODEL_WORDS (KCP_MODEL_LIST(MODEL_WORD) + 1)
 #define FORM_WORD(number, name) "|" #name
 #define FORM_WORDS (KCP_FORM_LIST(FORM_WORD) + 1)          /* "all_gather|chain|.." */
 
@@ -33,7 +36,7 @@ static const char files[] =
 "usage: kcp-run --in DIR --out DIR [options]\n"
 "       kcp-run --help | --version\n"
 "\n"
-"Runs the KDA or GDN layer, or a related model, on R ranks. CPUs compute in double.\n"
+"Runs the KDA or GDN layer on R ranks. CPUs compute in double.\n"
 "Arrays are .npy files (C or Fortran order, little-endian; float64, float32 or\n"
 "float16; whole numbers: int64 or int32).\n"
 "\n"
@@ -68,33 +71,11 @@ int run_error(struct run *x, int code, const char *what, const char *format, ...
     return npy_error(x->why, sizeof x->why, what, "%s", text);
 }
 
-/* Prints a stage's inputs, then its outputs, e.g. "  03_wy   q[T H K] ..". */
-static void print_stage(const struct kcp_stage *s)
-{
-    for (int out = 0; out < 2; out++) {
-        int at = printf("  %-20s", out ? "    ->" : s->name);
-        for (int j = 0; j < s->nfields; j++) {
-            const struct kcp_field *f = &s->fields[j];
-            if (field_in(f) == out || (s->ranks && field_is_grid(f))) continue;
-            if (at > 72)
-                at = printf("\n%22s", "") - 1;
-            at += printf(" %s[%s]", field_file(f), f->shape);
-        }
-        printf("\n");
-    }
-}
-
 static void print_help(void)
 {
     fputs(files, stdout);
-    printf("\ninputs of stage 16 per model:");
-    for (int m = 0; m < KCP_MODELS; m++)
-        if (kcp_models[m].kind == KCP_FAMILY)
-            printf(" %s: q k v %s;", kcp_models[m].name, kcp_models[m].reads);
-    printf(" shapes below\n\noptions\n");
+    printf("\noptions\n");
     options_print(rows, texts, sizeof rows / sizeof *rows);
-    printf("\nstages, inputs -> outputs\n");
-    for (int i = 0; i < kcp_nstages; i++) print_stage(&kcp_stages[i]);
     printf("\nexit status: 0: success; 1: a rank failed or a result is not finite; "
            "2: bad input\n"
            "If the status is not 0, one line says why, and nothing is written.\n");

@@ -45,19 +45,16 @@ static int read_cuts(struct run *x, int64_t **cuts, int *count)
     return 0;
 }
 
-/* Fills x->call, the first member of every stage's args, from sizes and options. In a
- * stage without query/key heads, H = HV. */
-int call_make(struct run *x)
+/* Fills x->call, the first member of every stage's args, from sizes and options. */
+static int call_make(struct run *x)
 {
     struct kcp_call *z = &x->size;
     const struct options *o = &x->o;
     struct kcp_call *c = &x->call;
-    const char *of = tensor_find(&x->a, "v") ? "v.npy" : "--in";
-    if (z->H < 0) z->H = z->HV;
-    if (z->H > 0 && z->HV % z->H)
-        return run_error(x, RUN_BAD, of, "found HV = %d value heads, expected a "
+    if (z->HV % z->H)
+        return run_error(x, RUN_BAD, "v.npy", "found HV = %d value heads, expected a "
                          "multiple of H = %d", z->HV, z->H);
-    if (z->V >= 0 && o->blocks > z->V)
+    if (o->blocks > z->V)
         return run_error(x, RUN_BAD, "--blocks", "found %d, expected at most V = %d",
                          o->blocks, z->V);
 #define SIZE(name) .name = z->name < 0 ? 0 : z->name
@@ -70,7 +67,7 @@ int call_make(struct run *x)
         .g_type = o->g_type, .beta_type = o->beta_type,
         .act = o->act, .layout = o->layout,
         .save = o->save, .form = o->form, .blocks = o->blocks,
-        .l2norm = o->l2norm, .reuse_M = o->reuse_M, .shift = o->shift,
+        .l2norm = o->l2norm, .reuse_M = o->reuse_M,
         .lower_bound = o->lower_bound, .ops = &ref_mapops,
     };
 #undef SIZE

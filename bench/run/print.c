@@ -40,20 +40,16 @@ static void print_ranks(const struct run *x)
 void print_summary(const struct run *x, double seconds)
 {
     const struct kcp_call *c = &x->call;
-    if (x->stage && !x->relative)
-        printf("stage %s%s", x->stage->name, x->both ? ", both passes" : "");
-    else
-        printf("%s %s, %s, %d rank%s%s", x->model == MODEL_SPIKE
-               ? "Spike-KDA" : kcp_models[x->model].title, x->both
-               ? "forward and backward" : "forward", kcp_form_names[c->form],
-               x->plan->R,
-               x->plan->R == 1 ? "" : "s", x->conv ? ", after convolutions" : "");
+    printf("%s %s, %s, %d rank%s%s", kcp_models[x->o.model].title,
+           x->both ? "forward and backward" : "forward", kcp_form_names[c->form],
+           x->plan->R, x->plan->R == 1 ? "" : "s",
+           x->conv ? ", after convolutions" : "");
     printf("; T %" PRId64 ", N %d, H %d, HV %d, K %d, V %d, C %d\n", c->T, c->N, c->H,
            c->HV, c->K, c->V, c->C);
-    if (x->plan && x->plan->L)
+    if (x->plan->L)
         printf("canonical segments of %" PRId64 " tokens; moved cuts: %d\n", x->plan->L,
                x->plan->moved);
-    if (!x->stage || x->relative) print_ranks(x);
+    print_ranks(x);
     static const char *const dtype[] = { "bf16", "bf16", "f32", "f16" };
     if (x->gpu)
         printf("on the GPU by %s in %s; seconds include copies to and from it\n",

@@ -10,8 +10,8 @@ const char *field_shape(const struct run *x, const struct kcp_field *f)
 {
     if (x->o.layout == KCP_VK && strcmp(f->shape, "N HV K V") == 0) return "N HV V K";
     const int per_head = kcp_models[x->o.model].gates == KCP_HEAD;
-    if (!x->stage && per_head && strcmp(f->shape, "T HV KG") == 0) return "T HV";
-    if (!x->stage && per_head && strcmp(f->shape, "HV KG") == 0) return "HV";
+    if (per_head && strcmp(f->shape, "T HV KG") == 0) return "T HV";
+    if (per_head && strcmp(f->shape, "HV KG") == 0) return "HV";
     return f->shape;
 }
 
@@ -40,24 +40,22 @@ void rank_args(struct run *x, const struct kcp_stage *s, struct kcp_comm *comm,
                enum kcp_pass pass, void *args)
 {
     struct kcp_call c = x->call;
-    const struct kcp_context *ctx = x->plan ? &x->plan->ctx[comm->r] : NULL;
+    const struct kcp_context *ctx = &x->plan->ctx[comm->r];
     c.pass = pass;
-    if (s->ranks) {
-        c.plan = x->plan;
-        c.comm = comm;
-        c.r = comm->r;
-        c.R = comm->R;
-        c.T = ctx->end - ctx->begin;
-        c.NS = ctx->NS;
-        c.NC = ctx->NC;
-    }
+    c.plan = x->plan;
+    c.comm = comm;
+    c.r = comm->r;
+    c.R = comm->R;
+    c.T = ctx->end - ctx->begin;
+    c.NS = ctx->NS;
+    c.NC = ctx->NC;
     memset(args, 0, s->args);
     memcpy(args, &c, sizeof c);
     for (int i = 0; i < s->nfields; i++) {
         const struct kcp_field *f = &s->fields[i];
         const struct tensor *a = tensor_find(&x->a, f->name);
         void *p = a ? shard(x, a, comm->r) : NULL;
-        if (!a && ctx) p = of_plan(x->plan, ctx, f->name);
+        if (!a) p = of_plan(x->plan, ctx, f->name);
         memcpy((char *)args + f->at, &p, sizeof p);
     }
 }
@@ -78,7 +76,7 @@ static int start_ranks(struct run *x, int R, int (*body)(struct kcp_comm *, void
 /* Runs the ranks. If a rank owns several ranges, first puts arrays in shard order. */
 int ranks_run(struct run *x, int R, int (*body)(struct kcp_comm *, void *))
 {
-    const int permuted = x->plan && x->plan->scattered && R > 1;
+    const int permuted = x->plan->scattered && R > 1;
     if (permuted && owners_permute(x, 0) != 0) return -1;
     const int status = start_ranks(x, R, body);
     if (status == 0 && permuted) return owners_permute(x, 1);

@@ -22,8 +22,6 @@
 enum { MOST_RANKS = 1024, MOST_SIZE = 65536, MOST_CHUNK = 256 };
 /* Exit statuses. RUN_BAD: an input is wrong, and nothing was written. */
 enum { RUN_OK = 0, RUN_FAILED = 1, RUN_BAD = 2 };
-/* Value for --model spike (stage 15); for other models see models.def. */
-enum { MODEL_SPIKE = KCP_MODELS };
 
 /* Options. Defaults: -1 for dtype, NAN for lower_bound and scale, else 0 or NULL. */
 struct options {
@@ -45,11 +43,8 @@ struct run {
     struct kcp_call call;
     struct tensor_set a;           /* inputs and results */
     int both;                      /* 1: forward and backward */
-    int from, to;                  /* first and last pass that runs */
     int conv;                      /* 1: the layer begins with convolutions */
-    int model, relative;           /* relative = 1: --model selects stage 15 or 16 */
     const char *note;              /* text about unused inputs, or NULL */
-    const struct kcp_stage *stage; /* NULL: the whole layer */
     struct kcp_plan *plan;
     struct kcp_layer layer;        /* the references, or kernels */
     const struct memory *gpu;      /* NULL: run the references on the host */
@@ -103,26 +98,14 @@ int  outputs_make(struct run *x, const struct kcp_stage *s);
  * plan_make makes the plan. */
 int  plan_read(struct run *x);
 int  plan_make(struct run *x);
-int  call_make(struct run *x);
 /* owners.c. owners_make makes the table for --layout. owners_permute puts token arrays
  * in shard or token order. owners_text writes a rank's ranges. */
 int  owners_make(struct run *x, const int64_t *cu, int R, struct kcp_owners *o);
 int  owners_permute(struct run *x, int back);
 void owners_text(const struct kcp_plan *p, int r, char *text, size_t n);
 
-/* layer.c, stage.c: load arrays, run the layer or stage, and put results in x->a. */
+/* layer.c: loads arrays, runs the layer, and puts results in x->a. */
 int  layer_run(struct run *x);
-int  stage_run(struct run *x);
-int  outs_check(struct run *x);                /* finite numbers, equal sums */
-int  rank_status(struct kcp_comm *comm, int status);
-int  relative_read(struct run *x);             /* stage.c: sets --stage by --model */
-union pass_args {
-    struct kcp_call call;
-    struct kcp_forward forward;
-    struct kcp_backward backward;
-    struct kcp_family family;
-    struct kcp_scan scan;
-};
 /* stage_call (ranks.c) runs the reference or the kernel. saved_alloc and saved_free
  * (device.c) manage GPU memory with --device gpu, else host memory. */
 int   stage_call(struct run *x, const struct kcp_stage *s, void *args,
@@ -149,13 +132,13 @@ int  processes_run(struct run *x, int (*body)(struct kcp_comm *, void *));
 /* ---- device.c: stages on a GPU, from and to arrays of doubles on the host */
 /* Sets x->layer to the references or, with --device gpu, to the kernels in
  * ref/core/paths.def. With --variant, the search in this table begins at the variant's
- * first row. `stage` is the stage that runs, or NULL for the layer. */
-int  device_open(struct run *x, const struct kcp_stage *stage);
+ * first row. */
+int  device_open(struct run *x);
 /* Runs R threads. With R GPUs and NCCL, each thread has its own GPU; otherwise all
  * threads share one GPU. */
 int  device_ranks(struct run *x, int R, int (*body)(struct kcp_comm *, void *),
                   char *why, size_t n);
-/* Runs the stage on args with host arrays; only saved and h_kept are on the GPU.
+/* Runs the stage on args with host arrays; only `saved` is on the GPU.
  * Returns KCP_NA if no variant supports the shape. */
 int  device_call(struct run *x, const struct kcp_stage *s, void *args,
                  struct kcp_comm *comm);

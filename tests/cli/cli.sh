@@ -39,21 +39,22 @@ fi
 expect 2 '^kcp: out of memory' --stage 05 --variant twin \
     --case 'K=1000 V=1000 H=1000 lengths=1000000'
 
-# ---- emitted cases, computed by kcp-run, then judged: correct, wrong and missing outputs
-expect 0 'cases of 05_affine' --emit e --small --stage 05 --ranks 2 --seed 9
-for d in e/case_*/*ward; do
-    # shellcheck disable=SC2046
-    "$run" --stage 05 --in "$d" --out out $(cat "$d/options.txt") >/dev/null 2>stderr &&
-        mv out/* "$d" && rmdir out || holds "kcp-run: $d" false
+# ---- emitted cases, computed by cp (stage 12 copies the state of one segment), then
+# judged: correct, wrong and missing outputs
+expect 0 'wrote 2 cases of 12_h0' --emit e --stage 12 --seed 9 --case \
+    'kda HV=2 K=4 V=3 lengths=9 h0; kda HV=2 K=4 V=3 lengths=70 h0'
+for d in e/case_*; do
+    cp "$d/forward/h_in.npy" "$d/forward/h_kept.npy"
+    cp "$d/backward/h_kept_in.npy" "$d/backward/h_back.npy"
 done
 expect 0 '0 failed' --foreign e
-cp e/case_001/forward/w.npy e/case_000/forward/map.npy
-expect 1 'case_000/forward/map.npy' --foreign e
+cp e/case_001/forward/h_in.npy e/case_000/forward/h_kept.npy
+expect 1 'case_000/forward: h_kept' --foreign e
 words=$(sed -n "s/.*repeat: .*--case '\(.*\)'$/\1/p" stdout)
-expect 0 '1 cases' --emit again --stage 05 --case "$words"
-holds 'the printed --case gives other inputs' cmp e/case_000/forward/w.npy again/case_000/forward/w.npy
+expect 0 '1 cases' --emit again --stage 12 --case "$words"
+holds 'the printed --case gives other inputs' cmp e/case_000/forward/h_in.npy again/case_000/forward/h_in.npy
 ls -R e >before
-expect 2 'cases.txt' --emit e --stage 05
+expect 2 'cases.txt' --emit e --stage 12
 holds 'a refused --emit changes the folder' [ "$(ls -R e)" = "$(cat before)" ]
 rm -rf e
 expect 0 'cases of 03_wy in e, inputs rounded to bf16' --emit e --small --stage 03 --storage bf16

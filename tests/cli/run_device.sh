@@ -49,7 +49,6 @@ each() {                         # calls near for each row "name|bound|GPU optio
 if ! grep -q 'built without CUDA' first; then
     refused '--variant: .*v1_stages' --variant v9
     refused '--variant: .*v1_stages_f32' --dtype f32 --variant v1_stages
-    refused '--device: 05_affine' --stage 05
 fi
 if grep -q 'no GPU found\|built without CUDA' first; then
     refused '--device: ' --ranks 2
@@ -108,33 +107,6 @@ for model in kda gdn; do
         done
     done
     }
-done
-# ---- models of chapters 15 and 16 on one rank and over ranks in every form
-layer=
-for model in dplr gdn2 gla spike; do
-    rm -rf e in
-    stage=16 words="live $model"
-    [ $model != spike ] || stage=15 words="live kda spike masks=1"
-    "$B/kcp-check" --emit e --stage $stage --storage bf16 --case \
-        "$words HV=2 K=64 V=64 C=64 lengths=190,40,270 h0 dht" >stdout || fail "emit $model"
-    mv e/case_000/backward in; mv in/case.txt in/options.txt .
-    all="--model $model $(grep -o -e '--state-layout [kv]*' -e '--chunk [0-9]*' options.txt |
-        tr '\n' ' ')"
-    for ranks in "--ranks 1" "--ranks 4 --form all_gather" "--ranks 4 --form chain" \
-        "--ranks 4 --form pipeline" "--ranks 4 --form scan" \
-        "--ranks 3 --layout zigzag --form chain"; do
-        echo "$model $ranks|3e-2||$all $ranks" >rows
-        each <rows
-    done
-done
-# ---- a stage, on the judge's own cases
-for stage in 13 14; do
-    rm -rf e; "$B/kcp-check" --emit e --small --stage $stage --storage bf16 >stdout
-    for d in e/case_000/*ward e/case_001/*ward; do
-        rm -rf in; cp -r "$d" in
-        # shellcheck disable=SC2046
-        near "$stage-${d#e/case_00}" 3e-2 '' --stage $stage $(cat "$d/options.txt")
-    done
 done
 # ---- a shape that no kernel takes
 rm -rf in; "$arrays" layer in 20 1 1 1 272 16 kda raw 3

@@ -4,10 +4,11 @@
  * DIR/cases.txt contains the stage, the storage type and the number of cases.
  * case_007/words.txt contains the case as text for --case. case_007/forward/ contains
  * one .npy file per input (do.npy for do_), case.txt (sizes and options) and
- * options.txt (for kcp-run). Another program adds one file per output. By default the
- * cases are random cases and anchors (fixed cases), of small and tensor-core sizes, and
- * cases with K != V up to 256. With --small only small random cases are written, with
- * --shapes only cases with the given K and V, with --case only the given cases. */
+ * options.txt (form and cuts of ranks). Another program adds one file per output. By
+ * default, the cases are random cases and anchors (fixed cases), of small and
+ * tensor-core sizes, with K != V up to 256. With --small only small random cases are
+ * written, with --shapes only cases with the given K and V, with --case only the given
+ * cases. */
 #include "emit.h"
 #include "base/npy.h"
 #include "paths.h"
@@ -101,23 +102,12 @@ static void print_sizes(FILE *f, const struct described *x)
             c->scale, c->lower_bound, (long long)x->k->L);
 }
 
-/* Prints options for kcp-run --stage NN $(cat options.txt) ... */
+/* Prints the form of the exchange and the boundaries of ranks. */
 static void print_options(FILE *f, const struct described *x)
 {
-    const struct kcp_call *c = x->call;
     const struct kcp_plan *p = x->plan;
-    const int ranks = x->stage->ranks;
-    fprintf(f, "--model %s --gate %s --beta %s --act %s --state-layout %s --scale %.17g"
-            " --chunk %d%s%s%s", model_name[c->model], gate_name[c->gate],
-            beta_name[c->beta_form], c->act ? "silu" : "none", c->layout ? "vk" : "kv",
-            c->scale, c->C, c->l2norm ? " --l2norm" : "",
-            c->reuse_M ? " --reuse-m" : "",
-            c->shift ? " --shift" : "");
-    if (c->pass == KCP_BACKWARD) fprintf(f, " --backward");
-    if (c->lower_bound < 0) fprintf(f, " --lower-bound %.17g", c->lower_bound);
-    if (ranks && p->L) fprintf(f, " --canonical %lld", (long long)p->L);
-    if (ranks) fprintf(f, " --form %s --cuts ", kcp_form_names[c->form]);
-    for (int r = 0; ranks && r <= p->R; r++)
+    fprintf(f, "--form %s --cuts ", kcp_form_names[x->call->form]);
+    for (int r = 0; r <= p->R; r++)
         fprintf(f, "%s%lld", r ? "," : "", (long long)p->cuts[r]);
     fprintf(f, "\n");
 }
@@ -150,7 +140,7 @@ static int emit_pass(const char *dir, const struct kcp_stage *s, const struct kc
     emit_path(path, sizeof path, dir, i, pass, "case.txt");
     if (!status) status = write_text(path, print_sizes, &all);
     emit_path(path, sizeof path, dir, i, pass, "options.txt");
-    if (!status) status = write_text(path, print_options, &all);
+    if (!status && s->ranks) status = write_text(path, print_options, &all);
     for (int j = 0; j < s->nfields && !status; j++) {
         const struct kcp_field *f = &s->fields[j];
         const struct tensor *t = tensor_find(&x->in, f->name);
