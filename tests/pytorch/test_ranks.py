@@ -130,7 +130,7 @@ def test_reduce_gradients(sharded):
 @on_cpu
 @pytest.mark.parametrize("words, cu, more", [
     ("group int", [0, 9], dict(group=5)),
-    ("cuts end with T", [0, 9], lambda R: dict(cuts=[0] * (R + 1))),
+    ("cuts 0) 9 last", [0, 9], lambda R: dict(cuts=[0] * (R + 1))),
     ("cuts 1 expected R+1", [0, 9], dict(cuts=[0])),
     ("layout 'ring' zigzag", [0, 9], dict(layout="ring")),
     ("layout ['zigzag']", [0, 9], dict(layout=["zigzag"])),
@@ -140,6 +140,8 @@ def test_reduce_gradients(sharded):
     ("cu_seqlens None whole", None, {}), ("cu_seqlens 'abc'", "abc", {}),
     ("cu_seqlens () 0 first", [], {}), ("cu_seqlens 2.5 whole", [0, 2.5], {}),
     ("cuts whole numbers", [0, 9], dict(cuts="ab")),
+    ("cuts (1, 0 first", [0, 9], lambda R: dict(cuts=[1] + [9] * R)),
+    ("conv1d_kernel_size True", [0, 9], dict(conv1d_kernel_size=True)),
     ("conv1d_kernel_size '4'", [0, 9], dict(conv1d_kernel_size="4")),
     ("conv1d_kernel_size 4294967300", [0, 9], dict(conv1d_kernel_size=2 ** 32 + 4)),
     ("cuts 2^62", [0, 9], lambda R: dict(cuts=[0] * R + [2 ** 64 + 9])),
@@ -157,6 +159,7 @@ def test_wrong_tensors(sharded, world):
     for words, f in (("q tokens on rank cp_context", lambda: call(x, o, cp_context=c)),
                      ("x [1, 76, 2], dim 1 77", lambda: c.shard(whole[:, 1:])),
                      ("x dim 4 77", lambda: c.shard(whole, 4)),
+                     ("x dim True 77", lambda: c.shard(whole, True)),
                      ("x list tensor", lambda: c.shard([1, 2])),
                      (f"rank {R} {R - 1}", lambda: c.positions(R)),
                      ("group str None", lambda: kcp_torch.release("world"))):

@@ -2,6 +2,7 @@
 
 Book: chapters 08, 13, 14.
 """
+import numpy as np
 import pytest
 import torch
 
@@ -12,6 +13,8 @@ pytestmark = on_cpu
 x, _, _ = draw(1, (0, 20), 2, 4, 8, 8, options())
 f, two, cu = kcp_torch.chunk_kda, lambda t: torch.cat([t, t]), "cu_seqlens"
 q, k, v, g, beta = (x[n] for n in TOKENS)
+short = kcp_torch.ShortConvolution(8, 4)
+nested = getattr(torch, "nested_tensor", None) or torch.nested.nested_tensor
 EIGHT = getattr(torch, "float8_e4m3fn", torch.int8)   # from PyTorch 2.1 on
 
 
@@ -62,9 +65,50 @@ EIGHT = getattr(torch, "float8_e4m3fn", torch.int8)   # from PyTorch 2.1 on
     ("lower_bound tensor", dict(lower_bound=torch.tensor(-.5))),
     ("lower_bound below 0", dict(lower_bound=1.0)),
     ("form ring", dict(form="ring")), ("cp_context object", dict(cp_context=object())),
+    # Words, lists and sets that Python takes for a truth, a number or a sequence.
+    ("use_qk_l2norm_in_kernel 'no' True", dict(use_qk_l2norm_in_kernel="no")),
+    ("use_qk_l2norm_in_kernel 2 True", dict(use_qk_l2norm_in_kernel=2)),
+    ("use_gate_in_kernel 'yes'", dict(use_gate_in_kernel="yes", A_log=torch.zeros(4))),
+    ("use_beta_sigmoid_in_kernel [0] True", dict(use_beta_sigmoid_in_kernel=[0])),
+    ("allow_neg_eigval True use_beta_sigmoid", dict(allow_neg_eigval=True)),
+    ("output_final_state array([1, 0])", dict(output_final_state=np.array([1, 0]))),
+    ("state_v_first [1]", dict(state_v_first=[1])),
+    ("transpose_state_layout 'no'", dict(transpose_state_layout="no")),
+    ("disable_recompute 'no'", dict(disable_recompute="no")),
+    ("save '' all", dict(save="")),
+    ("round_gates 'no'", dict(round_gates="no")),
+    ("reduce_gradients 'no'", dict(reduce_gradients="no")),
+    ("chunk_size True whole", dict(chunk_size=True)),
+    ("chunk_size None", dict(chunk_size=None)),
+    ("scale '0.5' number", dict(scale="0.5")),
+    ("scale array([0.5])", dict(scale=np.array([.5]))),
+    ("scale b'1'", dict(scale=b"1")),
+    ("lower_bound nan", dict(lower_bound=float("nan"))),
+    (cu + " {0, 20} list", dict(cu_seqlens={0, 20})),
+    (cu + " {0: 1, 20: 2} list", dict(cu_seqlens={0: 1, 20: 2})),
+    (cu + " generator list", dict(cu_seqlens=(n for n in (0, 20)))),
+    (cu + r" b'\x00\x14' list", dict(cu_seqlens=b"\x00\x14")),
+    (cu + " array([[ 0], [20]])", dict(cu_seqlens=np.array([[0], [20]]))),
+    (cu + " meta", dict(cu_seqlens=torch.zeros(2, dtype=torch.int64, device="meta"))),
+    (cu + "_cpu (0, 20) (0, 5, 20)",
+     dict(cu_seqlens=[0, 5, 20], cu_seqlens_cpu=[0, 20])),
+    ("q nested dense", dict(q=nested([q[0]]))),
     ("q batch of 2", dict({n: two(x[n]) for n in TOKENS}, cu_seqlens=[0, 20]))])
 def test_layer(words, more):
     refuses(ValueError, words, lambda: f(**dict({n: x[n] for n in TOKENS}, **more)))
+
+
+def test_after_a_good_call():
+    """64.0 and True have the cache keys of 64 and 1; a float must not reach the call
+    that the cache has. NumPy's numbers are taken."""
+    for n in 64, 1, np.int64(64):
+        f(q, k, v, g, beta, chunk_size=n)
+    for n in 64.0, True, 1.0, torch.tensor(64):
+        refuses(ValueError, f"chunk_size {str(n)[:4]} whole",
+                lambda: f(q, k, v, g, beta, chunk_size=n))
+    f(q, k, v, g, beta, lower_bound=np.float32(-5), use_gate_in_kernel=np.bool_(True),
+      A_log=torch.zeros(4), use_qk_l2norm_in_kernel=None, scale=np.float32(.5))
+    f(q, k, v, g, beta, A_log="not read", dt_bias=[0])
 
 
 @pytest.mark.parametrize("kind, words, more", [
@@ -78,6 +122,14 @@ def test_options(kind, words, more):
 @pytest.mark.parametrize("words, call", [
     ("hidden_size 0", lambda: kcp_torch.ShortConvolution(0, 4)),
     ("kernel_size 'a'", lambda: kcp_torch.ShortConvolution(8, "a")),
+    ("hidden_size True", lambda: kcp_torch.ShortConvolution(True, 4)),
+    ("bias 'no' True", lambda: kcp_torch.ShortConvolution(8, 4, bias="no")),
+    ("dtype int32", lambda: kcp_torch.ShortConvolution(8, 4, dtype=torch.int32)),
+    ("mask list [1, 5]", lambda: short(torch.zeros(1, 5, 8), mask=[1])),
+    ("mask [1, 4] [1, 5]", lambda: short(torch.zeros(1, 5, 8), mask=torch.ones(1, 4))),
+    ("cache list", lambda: short(torch.zeros(1, 5, 8), cache=[0])),
+    ("cache [1, 8, 3] 8, 4]",
+     lambda: short(torch.zeros(1, 5, 8), cache=torch.zeros(1, 8, 3))),
     ("activation 'relu'", lambda: kcp_torch.ShortConvolution(8, 4, activation="relu")),
     ("x [1, 5, 7] 8]", lambda: kcp_torch.ShortConvolution(8, 4)(torch.zeros(1, 5, 7)))])
 def test_short_convolution(words, call):
@@ -90,6 +142,8 @@ def test_short_convolution(words, call):
     ("bias [3] [8]", dict(bias=torch.zeros(3))), ("x int64", dict(x=v[0].long())),
     (f"x {EIGHT} 16", dict(x=v[0].to(EIGHT))),
     ("residual [1, 3, 8]", dict(residual=torch.zeros(1, 3, 8))),
+    ("output_final_state 'no'", dict(output_final_state="no")),
+    ("reduce_gradients 'no'", dict(reduce_gradients="no")),
     ("activation", dict(activation="relu")), ("weight", dict(weight=torch.zeros(7, 4))),
     ("initial_state [20, 8, 3] [20, 8, 4]", dict(initial_state=torch.zeros(20, 8, 3)))])
 def test_convolution(words, more):

@@ -8,15 +8,17 @@ reduce_gradients=True every rank gets the sums for A_log and dt_bias.
 """
 import functools
 import math
+import numbers
 from typing import Any, Optional, Tuple
 
 import torch
 from torch import Tensor
 
 from . import groups, library, ops
-from .core import (Alike, Boundaries, Spec, anchor, cast, current_gpu, first_only,
-                   floating, in_memory, maker, option, placed, refuse_transforms,
-                   said_once, shortest, split_of, storage)
+from .core import (Alike, Boundaries, Spec, anchor, cast, count, current_gpu,
+                   first_only, floating, in_memory, maker, option, placed,
+                   refuse_transforms, said_once, shortest, shown, split_of, storage,
+                   truth)
 from .paths import choose, typed
 
 FORMS = library.forms()
@@ -30,9 +32,14 @@ SAVES = {"recompute": "KCP_RECOMPUTE", "all": "KCP_SAVE_ALL"}
 
 
 def _save(save, disable_recompute):
-    word = save or ("all" if disable_recompute else "recompute")
+    if type(disable_recompute) is not bool:
+        disable_recompute = truth("disable_recompute", disable_recompute)
+    word = save
+    if save is None:
+        word = "all" if disable_recompute else "recompute"
     if not isinstance(word, str) or word not in SAVES:
-        raise ValueError(f"save: found {word!r}, expected one of {', '.join(SAVES)}")
+        raise ValueError(f"save: found {shown(word)}, expected one of"
+                         f" {', '.join(SAVES)}")
     return word
 
 
@@ -55,7 +62,7 @@ class Options:
         return option(
             model=self.model, gate=forms if self.gate else "KCP_GATE_RAW",
             beta_form=betas if self.sigmoid else "KCP_BETA_RAW",
-            l2norm=int(self.l2norm), layout="KCP_VK" if self.turned else "KCP_KV",
+            l2norm=int(bool(self.l2norm)), layout="KCP_VK" if self.turned else "KCP_KV",
             form=FORMS[self.form],
             save=SAVES[self.keep_all],
             scale=float(K ** -0.5 if self.scale is None else self.scale),
@@ -227,19 +234,26 @@ def checked(options, q, k, v, g, beta, A_log, dt_bias, h0, N):
         raise ValueError(f"v: found {HV} heads, expected a multiple of q's {H}")
     floating("g", g, (B, T, HV) if o.gdn else (B, T, HV, K), q)
     floating("beta", beta, (B, T, HV), q)
-    if not isinstance(o.chunk_size, int) or not 0 < o.chunk_size < 2 ** 31:
-        raise ValueError(f"chunk_size: found {o.chunk_size!r}, expected a whole number,"
-                         " 1 or more, less than 2^31")
+    for name, x in (("use_qk_l2norm_in_kernel", o.l2norm),
+                    ("use_gate_in_kernel", o.gate),
+                    ("use_beta_sigmoid_in_kernel", o.sigmoid),
+                    ("allow_neg_eigval", o.negative), ("reduce_gradients", o.whole),
+                    ("round_gates", o.rounded)):
+        truth(name, x)
+    if o.negative and not o.sigmoid:
+        raise ValueError("allow_neg_eigval: found True, expected"
+                         " use_beta_sigmoid_in_kernel=True too")
     for name in "scale", "lower_bound":      # a cached call misses changes of a tensor
         if isinstance(getattr(o, name), torch.Tensor):
             raise ValueError(f"{name}: found a tensor, expected a number, as its"
                              " item()")
     try:
-        finite = o.scale is None or math.isfinite(float(o.scale))
-    except (TypeError, ValueError, OverflowError):
+        finite = o.scale is None or \
+            isinstance(o.scale, numbers.Real) and math.isfinite(float(o.scale))
+    except OverflowError:
         finite = False
     if not finite:
-        raise ValueError(f"scale: found {o.scale!r:.40}, expected a number")
+        raise ValueError(f"scale: found {shown(o.scale)}, expected a number")
     if not isinstance(o.form, str) or o.form not in FORMS:
         raise ValueError(f"form: found {o.form!r}, expected one of {', '.join(FORMS)}")
     if o.gate and A_log is None and o.lower_bound is None:
@@ -249,9 +263,9 @@ def checked(options, q, k, v, g, beta, A_log, dt_bias, h0, N):
     if o.gate and dt_bias is not None:
         parameter("dt_bias", dt_bias, (HV,) if o.gdn else (HV, K), q)
     low = o.lower_bound                       # not read if the caller computes the gate
-    if low is not None and not (isinstance(low, (int, float)) and low < 0 and
+    if low is not None and not (isinstance(low, numbers.Real) and low < 0 and
                                 (not o.gate or low >= -5)):
-        raise ValueError(f"lower_bound: found {low!r:.40}, expected -5 or more, and"
+        raise ValueError(f"lower_bound: found {shown(low)}, expected -5 or more, and"
                          " below 0")
     if h0 is not None:
         floating("initial_state", h0, (N, HV) + ((V, K) if o.turned else (K, V)), q)
@@ -280,7 +294,7 @@ def _site(all_, where, inputs, split):
         key = (all_, where, *(x is None or (x.shape, x.dtype, x.device)
                               for x in inputs))
         site = _known.get(key)
-    except (AttributeError, TypeError):       # an input is no tensor
+    except (AttributeError, RuntimeError, TypeError):     # an input is no plain tensor
         pass
     if site is None:
         options = Options(all_)
@@ -318,9 +332,9 @@ def _layer(all_, final, q, k, v, g, beta, A_log, dt_bias, h0, cu_seqlens,
         pass
     if places is None:
         site = _site(all_, where, inputs, (cu_seqlens, cu_seqlens_cpu, cp_context))
-        in_memory(q=q, k=k, v=v, g=g, beta=beta, A_log=A_log, dt_bias=dt_bias,
-                  initial_state=h0)
         given, inputs = inputs, inputs[:5] + site.parameters(A_log, dt_bias) + (h0,)
+        in_memory(**dict(zip(("q", "k", "v", "g", "beta", "A_log", "dt_bias",
+                              "initial_state"), inputs)))
         # If no input needs a copy, later calls with tensors like these skip all checks.
         if all(x is y and (x is None or x.dtype is t and x.is_contiguous() and
                            not x.is_neg() and not x.data_ptr() & 15)
@@ -351,7 +365,21 @@ def _traced(all_, final, q, k, v, g, beta, A_log, dt_bias, h0, cu_seqlens,
 def _turned(state_v_first, transpose_state_layout, more):
     if more:
         raise TypeError(f"{sorted(more)[0]}: unknown argument")
-    return bool(state_v_first or transpose_state_layout)
+    if state_v_first is transpose_state_layout is False:
+        return False
+    return truth("state_v_first", state_v_first) | \
+        truth("transpose_state_layout", transpose_state_layout)
+
+
+def _chunk(n):
+    """Returns a chunk size as int. 64.0 and True equal the keys 64 and 1 of the cache,
+    so each call checks the type."""
+    return n if type(n) is int and 0 < n < 2 ** 31 else \
+        count("chunk_size", n, 1, ", less than 2^31")
+
+
+def _final(x):
+    return x if type(x) is bool else truth("output_final_state", x)
 
 
 def chunk_kda(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor,
@@ -395,8 +423,8 @@ def chunk_kda(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor,
       sequence, then the number of all tokens; a tensor of int32 or int64, or a list. If
       `cu_seqlens_cpu` has these numbers in a list, the call never waits for the GPU.
     - `cp_context`: from `build_cp_context`; the tensors then have only this rank's
-      tokens. `form`: the algorithm by which ranks exchange states, `all_gather` or
-      another name in `kcp_torch.library.forms()`.
+      tokens, and `cu_seqlens` is not read. `form`: the algorithm by which ranks exchange
+      states, `all_gather` or another name in `kcp_torch.library.forms()`.
     - `save`: what forward keeps for backward: `recompute` (less) or `all`. To keep
       nothing, use torch.utils.checkpoint. `None` means `all` if `disable_recompute` is
       true, else `recompute`.
@@ -429,8 +457,8 @@ def chunk_kda(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor,
     return _layer(("KCP_KDA", scale, use_qk_l2norm_in_kernel, use_gate_in_kernel,
                    use_beta_sigmoid_in_kernel, allow_neg_eigval, lower_bound,
                    _save(save, disable_recompute),
-                   _turned(state_v_first, transpose_state_layout, more), chunk_size,
-                   form, reduce_gradients, round_gates), bool(output_final_state),
+                   _turned(state_v_first, transpose_state_layout, more),
+                   _chunk(chunk_size), form, reduce_gradients, round_gates), _final(output_final_state),
                   q, k, v, g, beta, A_log, dt_bias, initial_state, cu_seqlens,
                   cu_seqlens_cpu, cp_context)
 
@@ -468,7 +496,7 @@ def chunk_gated_delta_rule(
     return _layer(("KCP_GDN", scale, use_qk_l2norm_in_kernel, use_gate_in_kernel,
                    use_beta_sigmoid_in_kernel, allow_neg_eigval, None,
                    _save(save, disable_recompute),
-                   _turned(state_v_first, transpose_state_layout, more), chunk_size,
-                   form, reduce_gradients, round_gates), bool(output_final_state),
+                   _turned(state_v_first, transpose_state_layout, more),
+                   _chunk(chunk_size), form, reduce_gradients, round_gates), _final(output_final_state),
                   q, k, v, g, beta, A_log, dt_bias, initial_state, cu_seqlens,
                   cu_seqlens_cpu, cp_context)

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from . import groups, ops
-from .core import (Alike, Boundaries, Spec, anchor, cast, first_only, floating,
+from .core import (Alike, Boundaries, Spec, anchor, cast, count, first_only, floating,
                    in_memory, option, refuse_transforms, said_once, shortest, split_of,
-                   storage)
+                   storage, truth)
 
 FORWARD, BACKWARD = (option(**{"pass": x}) for x in ("KCP_FORWARD", "KCP_BACKWARD"))
 
@@ -181,7 +181,9 @@ def causal_conv1d(x: Tensor, weight: Tensor, bias: Optional[Tensor] = None,
     if backend is not None and not isinstance(backend, str):
         raise ValueError(f"backend: found {type(backend).__name__}, expected FLA's"
                          " word, which is not read")
-    final, inputs = bool(output_final_state), (x, weight, bias, initial_state)
+    final, inputs = output_final_state, (x, weight, bias, initial_state)
+    if type(final) is not bool:
+        final = truth("output_final_state", final)
     every = [t for t in (*inputs, residual) if t is not None]
     spec = kind = None
     if not ops.wanted():                      # no checks if an earlier call matches
@@ -240,11 +242,12 @@ def checked(x, weight, bias, residual, initial_state, activation, split, whole):
     if activation not in (None, "silu", "swish"):
         raise ValueError(f"activation: found {activation!r}, expected None, 'silu' or"
                          " 'swish'")
+    whole = truth("reduce_gradients", whole)
     cu, cuts, group = split_of(B, T, *split, "x")
     W, N = weight.shape[1], len(cu) - 1
     if initial_state is not None:
         floating("initial_state", initial_state, (N, D, W), x)
-    return (cu, cuts, W, bool(activation), bool(whole)), group
+    return (cu, cuts, W, bool(activation), whole), group
 
 
 class ShortConvolution(torch.nn.Conv1d):
@@ -268,12 +271,14 @@ class ShortConvolution(torch.nn.Conv1d):
     def __init__(self, hidden_size: int, kernel_size: int, bias: bool = False,
                  activation: Optional[str] = "silu", backend: Optional[str] = None,
                  device: Any = None, dtype: Optional[torch.dtype] = None) -> None:
-        for name, n in ("hidden_size", hidden_size), ("kernel_size", kernel_size):
-            if not isinstance(n, int) or n < 1:
-                raise ValueError(f"{name}: found {n!r:.40}, expected a whole number, 1"
-                                 " or more")
+        hidden_size = count("hidden_size", hidden_size, 1)
+        kernel_size = count("kernel_size", kernel_size, 1)
+        if dtype is not None and not getattr(dtype, "is_floating_point", False):
+            raise ValueError(f"dtype: found {dtype!r:.40}, expected a floating-point"
+                             " type")
         super().__init__(hidden_size, hidden_size, kernel_size, groups=hidden_size,
-                         bias=bias, padding=kernel_size - 1, device=device, dtype=dtype)
+                         bias=truth("bias", bias), padding=kernel_size - 1,
+                         device=device, dtype=dtype)
         if activation not in (None, "silu", "swish"):
             raise ValueError(f"activation: found {activation!r}, expected None, 'silu'"
                              " or 'swish'")
@@ -292,7 +297,15 @@ class ShortConvolution(torch.nn.Conv1d):
                     cu_seqlens is not None:
                 raise ValueError("mask: found a mask with packed sequences, expected"
                                  " None: packed sequences have no padding")
+            if not isinstance(mask, torch.Tensor) or mask.shape != x.shape[:2] or \
+                    mask.device != x.device:
+                found = f"{list(mask.shape)} on {mask.device}" \
+                    if isinstance(mask, torch.Tensor) else type(mask).__name__
+                raise ValueError(f"mask: found {found}, expected {list(x.shape[:2])} on"
+                                 f" {x.device}")
             x = x * mask.unsqueeze(-1).to(x.dtype)
+        if cache is not None:
+            floating("cache", cache, (None, self.hidden_size, self.kernel_size[0]), x)
         step = cache is not None and x.shape[0] * x.shape[1] == cache.shape[0] and \
             "cp_context" not in more and not torch.is_grad_enabled()
         y, last = causal_conv1d(x, self.weight, self.bias, residual, cache,

@@ -9,6 +9,7 @@ cu_seqlens tensor. So a CUDA graph can capture a call whose sizes an earlier cal
 """
 import ctypes as C
 import functools
+import numbers
 import operator
 import struct
 import warnings
@@ -17,7 +18,7 @@ from typing import Sequence, Union
 import torch
 
 from . import groups
-from .library import check, layer_of, lib, member, plan_of, put, stage, value
+from .library import check, layer_of, lib, member, plan_of, put, shown, stage, value
 from .paths import args_of
 
 Boundaries = Union[Sequence[int], torch.Tensor]       # a cu_seqlens
@@ -26,6 +27,23 @@ Boundaries = Union[Sequence[int], torch.Tensor]       # a cu_seqlens
 @functools.lru_cache(None)
 def said_once(words):
     warnings.warn(words, stacklevel=4)
+
+
+def truth(name, x):
+    """Returns an option that is true or false. A word such as "no" would be true."""
+    if x is None or isinstance(x, numbers.Integral) and x in (0, 1) or \
+            type(x).__module__ == "numpy" and type(x).__name__ in ("bool", "bool_"):
+        return bool(x)
+    raise ValueError(f"{name}: found {shown(x)}, expected True or False")
+
+
+def count(name, x, least, limit=""):
+    """Returns a whole number of any type but bool and tensor, as int."""
+    if isinstance(x, bool) or not isinstance(x, numbers.Integral) or \
+            not least <= x < 2 ** 31:
+        raise ValueError(f"{name}: found {shown(x)}, expected a whole number, {least}"
+                         f" or more{limit}")
+    return int(x)
 
 
 FLOATING = torch.float64, torch.float32, torch.bfloat16, torch.float16
@@ -54,8 +72,9 @@ def floating(name, x, shape, like, letters=None):
     if x.dtype not in FLOATING:
         raise ValueError(f"{name}: found {x.dtype}, expected a floating-point type of 16,"
                          " 32 or 64 bits")
-    if x.layout is not torch.strided:
-        raise ValueError(f"{name}: found {x.layout}, expected a dense tensor")
+    if x.layout is not torch.strided or x.is_nested:
+        found = "a nested tensor" if x.is_nested else x.layout
+        raise ValueError(f"{name}: found {found}, expected a dense tensor")
     good = x.dim() == len(shape) and all(b is None or a == b
                                          for a, b in zip(x.shape, shape))
     if not good:

@@ -20,7 +20,7 @@ from typing import Optional, Sequence, Tuple, Union
 import torch
 import torch.distributed as dist
 
-from .library import check, lib, member, plan_of, put, size, value
+from .library import check, lib, member, plan_of, put, shown, size, value
 
 P, I, Z = C.c_void_p, C.c_int, C.c_size_t
 GATHER = C.CFUNCTYPE(I, P, P, P, Z, P)
@@ -294,7 +294,7 @@ class CPContext:
     def shard(self, x: torch.Tensor, dim: int = 1) -> torch.Tensor:
         """Returns the tokens of this rank."""
         T = self.global_cu_seqlens[-1]
-        if not isinstance(x, torch.Tensor) or not isinstance(dim, int) or \
+        if not isinstance(x, torch.Tensor) or type(dim) is not int or \
                 not -x.dim() <= dim < x.dim() or x.shape[dim] != T:
             found = f"{list(x.shape)}, dim {dim}" if isinstance(x, torch.Tensor) else \
                 type(x).__name__
@@ -315,6 +315,7 @@ class CPContext:
         return torch.cat(parts) if parts else torch.arange(0)
 
 
+cpu = torch.device("cpu")
 _read = {}                               # host copies of cu_seqlens on GPUs
 
 
@@ -334,11 +335,16 @@ def whole_graph():
 
 
 def whole(cu, name="cu_seqlens"):
-    """Returns cu as a tuple of integers below 2^62, or raises ValueError."""
+    """Returns cu as a tuple of integers below 2^62, or raises ValueError. A set or a
+    dict has no order, and an iterator ends after its first use."""
     try:
+        if type(cu) not in (tuple, list) and (
+                isinstance(cu, (dict, bytes)) or not hasattr(cu, "__getitem__")):
+            raise TypeError
         cu = tuple(map(operator.index, cu))
     except TypeError:
-        raise ValueError(f"{name}: found {cu!r:.60}, expected whole numbers") from None
+        raise ValueError(f"{name}: found {shown(cu)}, expected a list of whole"
+                         " numbers") from None
     for x in cu:              # torch.compile cannot trace max() with a default
         if abs(x) >= 2 ** 62:                        # int64_t in the library
             raise ValueError(f"{name}: found {x}, expected -2^62 < x < 2^62")
@@ -349,8 +355,9 @@ def boundaries(cu, name="cu_seqlens"):
     """Returns cu_seqlens as a tuple. If cu_seqlens is a tensor on a GPU, the host waits
     for a copy, and reuses this copy until the tensor is modified."""
     if isinstance(cu, torch.Tensor):
-        if cu.dim() != 1 or cu.dtype not in (torch.int32, torch.int64):
-            raise ValueError(f"{name}: found {cu.dtype} {tuple(cu.shape)}, expected"
+        if cu.dim() != 1 or cu.dtype not in (torch.int32, torch.int64) or cu.is_meta:
+            on = " on meta" if cu.is_meta else ""
+            raise ValueError(f"{name}: found {cu.dtype} {tuple(cu.shape)}{on}, expected"
                              " int32 or int64 [N+1]")
         if compiling():
             torch._dynamo.graph_break(msg="cu_seqlens: found a tensor under"
@@ -377,9 +384,17 @@ def where_of(cu_seqlens, cu_seqlens_cpu, cp_context):
     if cp_context is not None:
         return cp_context
     where = cu_seqlens if cu_seqlens_cpu is None else cu_seqlens_cpu
+    if where is None:
+        return None
     if isinstance(where, torch.Tensor):
         return boundaries(where)
-    return None if where is None else whole(where)
+    cu = whole(where)
+    if cu_seqlens is not None and cu_seqlens_cpu is not None:
+        here = getattr(cu_seqlens, "device", cpu) == cpu   # a GPU's tensor needs a wait
+        if here and boundaries(cu_seqlens) != cu:
+            raise ValueError(f"cu_seqlens_cpu: found {shown(cu)}, expected the numbers"
+                             f" of cu_seqlens, {shown(boundaries(cu_seqlens))}")
+    return cu
 
 
 def build_cp_context(cu_seqlens: Union[Sequence[int], torch.Tensor],
@@ -413,8 +428,9 @@ def build_cp_context(cu_seqlens: Union[Sequence[int], torch.Tensor],
     if not isinstance(group, dist.ProcessGroup):
         raise ValueError(f"group: found {type(group).__name__}, expected a process"
                          " group that contains this rank")
-    if conv1d_kernel_size is not None and not (
-            isinstance(conv1d_kernel_size, int) and 0 <= conv1d_kernel_size < 2 ** 31):
+    if conv1d_kernel_size is not None and (
+            type(conv1d_kernel_size) is not int or
+            not 0 <= conv1d_kernel_size < 2 ** 31):
         raise ValueError(f"conv1d_kernel_size: found {conv1d_kernel_size!r}, expected"
                          " a whole number from 0 to 2^31 - 1")
     if layout not in ("contiguous", "zigzag"):
@@ -426,5 +442,8 @@ def build_cp_context(cu_seqlens: Union[Sequence[int], torch.Tensor],
         if len(cuts) != R + 1:
             raise ValueError(f"cuts: found {len(cuts)} numbers, expected {R + 1}, one"
                              " more than ranks")
+        if cuts[0] != 0 or cuts[-1] != cu[-1] or any(map(operator.gt, cuts, cuts[1:])):
+            raise ValueError(f"cuts: found {shown(cuts)}, expected 0 first, {cu[-1]}"
+                             " last, and no number less than the previous one")
     cuts = "zigzag" if layout == "zigzag" else cuts
     return CPContext(cu, group, conv1d_kernel_size, cuts)

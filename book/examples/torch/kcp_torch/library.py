@@ -33,6 +33,11 @@ def _load():
                           " build/libkcp.so in the checkout, or make install") from None
 
 
+def shown(x):
+    """Returns x in one short line, for errors."""
+    return f"{' '.join(repr(x).split()):.60}"
+
+
 lib = _load()
 if not hasattr(lib, "kcp_struct_member"):
     raise ImportError("libkcp.so: found no kcp_struct_member, expected KCP 3.0.0+")
