@@ -106,7 +106,7 @@ static __global__ void compose_maps(int K, int V, const float *b_, const float *
 static int compose(int HV, int K, int V, const void *b, const void *a, int backward,
                    int a_first, void *out, struct CUstream_st *stream)
 {
-    if (K > KMAX || V > KMAX) return KCP_NA;
+    if (V + K > 1024) return KCP_NA;      // threads of a block
 #ifdef KCP_HOPPER
     const int status = v2_compose(HV, K, V, b, a, backward, a_first, out, stream);
     if (status != KCP_NA) return status;

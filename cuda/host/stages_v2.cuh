@@ -30,12 +30,12 @@ static const struct stage_kernel stage_kernels[] = {
 #ifdef KCP_HOPPER
     { "04", "v4_rows_sm90", v4_chunk, NULL },
     { "04", "v5_wide_sm90", v5_chunk, NULL },
-    { "05", "v1_column", v1_affine<bf16>, NULL },
     { "05", "v3_group_sm90", v3_affine, NULL },
+    { "05", "v4_wide_sm90", v4_affine, NULL },
     { "09", "v3_rows_sm90", v3_chunk_backward, NULL },
     { "09", "v4_wide_sm90", v4_chunk_backward, NULL },
-    { "11", "v1_column", v1_merge_backward<bf16>, NULL },
     { "11", "v3_group_sm90", v3_merge_backward, NULL },
+    { "11", "v4_wide_sm90", v4_merge_backward, NULL },
 #endif
 };
 

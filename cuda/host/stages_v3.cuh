@@ -5,7 +5,9 @@
 
 // These bf16 functions return KCP_NA for shapes that only v2 supports.
 int v3_affine(void *args);
+int v4_affine(void *args);
 int v3_merge_backward(void *args);
+int v4_merge_backward(void *args);
 int v4_chunk(void *args);
 int v5_chunk(void *args);
 int v3_chunk_backward(void *args);

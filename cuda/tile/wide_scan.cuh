@@ -27,8 +27,10 @@ static __device__ __forceinline__ void cp_async_tiles(bf16 *to, const bf16 *from
     }
 }
 
-// Issues y^T [64,64] = S^T X^T, with X [64,256] in four tiles, and stores S, rounded to
-// bf16, in `old` [256,64]. Both need the same packed pairs. The caller waits.
+// Issues y^T [64,64] = S^T X^T, with X [64,256] in four tiles and S split into `pieces`
+// of bf16. If `stores` is set, stores S, rounded to bf16, in `old` [256,64]: both need
+// the same packed pairs. The caller waits.
+template <int pieces, int stores>
 static __device__ __forceinline__ void wide_times_rows(float (*y)[4],
                                                        const float (*S)[4],
                                                        const bf16 *X, bf16 *old)
@@ -36,23 +38,23 @@ static __device__ __forceinline__ void wide_times_rows(float (*y)[4],
     const int lane = threadIdx.x % 32, row = lane % 8 + lane / 16 * 8;
     const int piece = threadIdx.x / 32 % 4 * 2 + lane / 8 % 2;
     const uint32_t to = smem_addr((const char *)old + swizzle128_offset(row, piece));
-    uint32_t a[2][2][1][4];
+    uint32_t a[2][2][pieces][4];
     #pragma unroll
     for (int b = 0; b < ROWS_K / 32; b++) {
         if (b >= 2) wgmma_wait<1>();
         #pragma unroll
         for (int i = 0; i < 2; i++) {
-            split_bf16<1>(a[b % 2][i], S + 4 * b + 2 * i);
-            stmatrix_x4_trans(to + (2 * b + i) * 2048, a[b % 2][i][0]);
+            split_bf16<pieces>(a[b % 2][i], S + 4 * b + 2 * i);
+            if (stores) stmatrix_x4_trans(to + (2 * b + i) * 2048, a[b % 2][i][0]);
         }
         wgmma_fence();
         #pragma unroll
-        for (int i = 0; i < 2; i++) {
-            const int step = 2 * b + i;
-            wgmma_m64n64k16_rs<0>(y, a[b % 2][i][0],
+        for (int i = 0; i < 2 * pieces; i++) {
+            const int step = 2 * b + i / pieces;
+            wgmma_m64n64k16_rs<0>(y, a[b % 2][i / pieces][i % pieces],
                                   smem_desc_k_major(X) + step / 4 * DESC_NEXT_TILE
                                       + step % 4 * DESC_STEP_K_MAJOR,
-                                  step);
+                                  b || i);
         }
         wgmma_commit();
     }
@@ -112,6 +114,49 @@ static __device__ __forceinline__ void wide_decay(float (*S)[4],
     for (int i = 0; i < ROWS_K / 2; i++) S[i / 4][i % 4] *= f;
 }
 
+// Computes S^T [64,256] <- S^T Lambda - y^T X, with y in two bf16 pieces, 64 columns of
+// S^T at a time. As in warpgroup_decay_minus, sums over the chunk have separate
+// accumulators. While the tensor core sums for the next 64 columns, the threads update
+// these columns.
+static __device__ __forceinline__ void wide_decay_minus(float (*S)[4],
+                                                        const float (*y)[4],
+                                                        const bf16 *X,
+                                                        const struct wide_gate &g,
+                                                        int gdn)
+{
+    const int e = threadIdx.x % 4 * 2;
+    uint32_t a[4][2][4];
+    float d[2][8][4];
+    #pragma unroll
+    for (int c = 0; c < 4; c++) split_bf16<2>(a[c], y + 2 * c);
+    #pragma unroll
+    for (int t = 0; t <= K_TILES; t++) {
+        if (t < K_TILES) {
+            wgmma_fence();
+            #pragma unroll
+            for (int i = 0; i < 8; i++)
+                wgmma_m64n64k16_rs<1>(d[t % 2], a[i / 2][i % 2],
+                                      smem_desc_mn_major(X) + t * DESC_NEXT_TILE
+                                          + i / 2 * DESC_STEP_MN_MAJOR,
+                                      i);
+            wgmma_commit();
+        }
+        if (t == 0) continue;
+        if (t < K_TILES) wgmma_wait<1>();
+        else wgmma_wait<0>();
+        fence_operand<8>(d[(t - 1) % 2]);
+        #pragma unroll
+        for (int i = 0; i < 8; i++) {
+            const int tile = 8 * (t - 1) + i;
+            const float2 f = gdn ? make_float2(g.of_chunk[0], g.of_chunk[0])
+                                 : *(const float2 *)(g.decay + tile * 8 + e);
+            #pragma unroll
+            for (int j = 0; j < 4; j++)
+                S[tile][j] = fmaf(j % 2 ? f.y : f.x, S[tile][j], -d[(t - 1) % 2][i][j]);
+        }
+    }
+}
+
 // A ring of SLOTS slots for tiles [64,256], filled in the order of their use. Tile j
 // is in slot j % SLOTS, in phase j / SLOTS of the slot's two mbarriers: `full` (the
 // loader's copies have arrived) and `empty` (all consumers have read the slot).
@@ -137,14 +182,18 @@ static __device__ __forceinline__ void ring_wait_empty(struct wide_ring *r, int 
     if (j >= SLOTS) mbarrier_wait(&r->empty[j % SLOTS], j / SLOTS - 1);
 }
 
-// The loader has issued the copies of tile j. Tile j - 1 has arrived.
+// The loader has issued the copies of tile j. Copies of AHEAD tiles stay in flight, and
+// tile j - AHEAD has arrived. With three tiles in flight the third tile of a step in
+// stage 09 would wait for a slot of the same step: the kernel takes 1.1 times as long.
+enum { AHEAD = 2 };
+
 static __device__ __forceinline__ void ring_issued(struct wide_ring *r, int j)
 {
     cp_async_commit();
-    if (j == 0) return;
-    cp_async_wait<1>();
+    if (j < AHEAD) return;
+    cp_async_wait<AHEAD>();
     fence_proxy_async();
-    mbarrier_arrive(&r->full[(j - 1) % SLOTS]);
+    mbarrier_arrive(&r->full[(j - AHEAD) % SLOTS]);
 }
 
 // The loader has issued all tiles, the last of which is tile j (-1: none).
@@ -152,7 +201,8 @@ static __device__ __forceinline__ void ring_finish(struct wide_ring *r, int j)
 {
     cp_async_wait<0>();
     fence_proxy_async();
-    if (j >= 0) mbarrier_arrive(&r->full[j % SLOTS]);
+    for (int i = max(j + 1 - AHEAD, 0); i <= j; i++)
+        mbarrier_arrive(&r->full[i % SLOTS]);
 }
 
 static __device__ __forceinline__ void ring_wait_full(struct wide_ring *r, int j)

@@ -106,8 +106,6 @@ def _why_not(model, x):
     if context is None and x.get("cu_seqlens") is not None and q.shape[0] != 1:
         return "cu_seqlens with a batch of more than 1"
     if q.device.type == "cuda" and os.environ.get("KCP_FLA") != "all":
-        if context is not None and q.shape[3] > 128:
-            return "cp_context with K above 128, whose maps are slow"
         return _slow(model, x)
     return None
 
