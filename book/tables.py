@@ -37,7 +37,7 @@ def number(text):
     return float(found[0]) if found else 0.0
 
 
-def least(rows):
+def fastest(rows):
     return min(rows, key=lambda r: r.us, default=None)
 
 
@@ -48,10 +48,10 @@ def newest(rows, stale_too):
     if state == STALE and rows:
         last = max((r["date"], r.file) for r in rows)
         rows = [r for r in rows if (r["date"], r.file) == last]
-    return least(r for r in rows if r.state == state and (state != STALE or stale_too))
+    return fastest(r for r in rows if r.state == state and (state != STALE or stale_too))
 
 
-def once(items):
+def unique(items):
     return list(dict.fromkeys(items))
 
 
@@ -205,7 +205,7 @@ class Page:
 
     def rates(self):
         def span(form, values):
-            return " to ".join(once(form % v for v in (min(values), max(values))))
+            return " to ".join(unique(form % v for v in (min(values), max(values))))
         if self.runs:
             self.add("\n::: {.folded title=\"The runs, each with the rate of a copy and "
                      "of a product in bf16\"}")
@@ -226,7 +226,7 @@ class Page:
             self.add("\nMore than 100 %: the call did not read all bytes that are "
                      "counted, or read them from L2.")
         if self.others:
-            self.add("\nOthers: %s." % "; ".join(once(self.others)))
+            self.add("\nOthers: %s." % "; ".join(unique(self.others)))
 
 
 class Records:
@@ -291,7 +291,7 @@ class Records:
         was timed, because other plans may be much slower."""
         q = [x for x in self.find(theirs=False, ranks=1, case=r.case, stage=r.stage,
                                   way=r.way) if x.gpu() == r.gpu()]
-        return least(q).us if any(x.segments == 1 for x in q) else 0
+        return fastest(q).us if any(x.segments == 1 for x in q) else 0
 
     def times_alone(self, r):
         t = self.alone(r)
@@ -304,7 +304,7 @@ def recorded_in(rows):
     cases = {}
     for r in rows:
         cases.setdefault(r.run, []).append("`%s`" % r["case"])
-    return "; ".join("%s: %s" % (run, ", ".join(once(of))) for run, of in cases.items())
+    return "; ".join("%s: %s" % (run, ", ".join(unique(of))) for run, of in cases.items())
 
 
 def stage_tables(d):
@@ -348,7 +348,7 @@ def whole_table(d, name, only=None):
                   "| fastest peer / ours | workspace, saved: GiB | run |",
                   "|:-------|:---|:------|---:|-----:|---:|---:|---:|:---|")
         peer = None if r.theirs else \
-            least(d.find(theirs=True, set=r.set, stage=r.stage, ranks=r.ranks))
+            fastest(d.find(theirs=True, set=r.set, stage=r.stage, ranks=r.ranks))
         room = number(r["work"]) / 2**30, r.saved / 2**30
         p.row("" if last == d.case(r) else d.case(r), r.way, p.whose(r),
               ms(r.us), ms(r.us_p10) + NB + "to" + NB + ms(r.us_p90),
@@ -415,7 +415,7 @@ def bound_table(d):
                   text("%.3f", 1e3 * r.value("dram_bytes") / copy[machine]),
                   text("%.1f", r.value("cycles") / 1e3))
         runs.append(rows[-1].run)
-    p.add("\nCounted on %s." % "; ".join(once(runs)))
+    p.add("\nCounted on %s." % "; ".join(unique(runs)))
 
 
 def roofline(d):
@@ -458,9 +458,9 @@ def rank_table(d):
     kinds = [("08_forward", "forward"), ("13_backward", "backward"),
              ("forward_backward", "both"), ("16_family", "forward"),
              ("16_family", "backward")]
-    for case in once(r.case for r in layers if d.most > 1):
+    for case in unique(r.case for r in layers if d.most > 1):
         of = [r for r in d.rows if r.is_layer and r.case == case]
-        places = "; ".join(once(r.place for r in of))
+        places = "; ".join(unique(r.place for r in of))
         before = p.text
         p.add("\n%s; %s. Milliseconds.\n" % (case, places),
               "| pass | GPUs | kernel | fastest plan | time | front | t_sum "
@@ -535,7 +535,7 @@ def walk_tables(d):
               p.ms(auto), p.ms(chunks),
               *["%.1f" % ((number(r["work"]) + r.saved) / 2**20) if r else ""
                 for r in forms],
-              next(f for f in of if of[f] is least(r for r in forms if r)))
+              next(f for f in of if of[f] is fastest(r for r in forms if r)))
         plain.add("\t".join(["%d" % k for k in key] +
                             ["%.4f" % (r.us / 1e3 if r else 0) for r in forms]))
     p.notes()
@@ -631,7 +631,7 @@ def judge_tables(d):
         if has_source(r) and (key not in best or best[key][0] <= fresh):
             best[key] = fresh, r
     rows = [(key, best[key][1]) for key in sorted(best)]
-    places = once("%s, commit %s" % (r.machine, r["commit"]) for _, r in rows)
+    places = unique("%s, commit %s" % (r.machine, r["commit"]) for _, r in rows)
     p.add("Judged on %s. Rows have the worst error and its limit.\n"
           % "; ".join(places),
           "| stage | variant | ranks | storage | cases | output | error | limit |",
@@ -729,7 +729,7 @@ def torch_tables(d):
             timed[case, r["what"], r["how"]] = r
         elif not r["what"].startswith(NOT_JUDGED):
             judged[r["what"].replace("--", r"\-\-"), r["how"]] = r
-    names = once(n for r in timed.values()
+    names = unique(n for r in timed.values()
                  for n in (r.place + "; " + r["peer"]).split("; "))
     p.add("Recorded on %s; medians.\n" % "; ".join(names),
           "| case | pass | kernel | ms | worst output | its error |",
@@ -756,7 +756,7 @@ def field_tables(d):
     and backward. Then, for each value above 1, lists the options that repeat it."""
     cells, p = {}, Page("field.md")
     rows = list(d.of("field"))
-    kernels = once((r["peer"], r.model) for r in rows)
+    kernels = unique((r["peer"], r.model) for r in rows)
     for r in rows:
         key = r.gate, (r["peer"], r.model), r.way
         share = number(r["error"]) / number(r["allowed"]) if r["allowed"] else None
@@ -765,11 +765,11 @@ def field_tables(d):
         if key not in cells or (share or 0) > (cells[key][0] or 0):
             cells[key] = share, r
     p.add("Recorded on %s, `kcp_check.py` at %s.\n" % (rows[0].machine, "; ".join(
-        once("`%s`" % r["commit"] for r in rows))),
+        unique("`%s`" % r["commit"] for r in rows))),
         "| regime | " + " | ".join("%s, %s" % (peer, model.upper())
                                    for peer, model in kernels) + " |",
         "|:--|" + "--:|" * len(kernels))
-    for gate in once(r.gate for r in rows):
+    for gate in unique(r.gate for r in rows):
         shares = []
         for kernel in kernels:
             two = [cells.get((gate, kernel, way), (None, None))[0]
@@ -834,8 +834,8 @@ def others(d, r, systems, notes):
     if alike and not beside:
         star = "*"
         notes.append("\\* measured in another run, beside an earlier version of ours.")
-        best = [least(q for q in alike if q.variant == v)
-                for v in once(q.variant for q in alike)]
+        best = [fastest(q for q in alike if q.variant == v)
+                for v in unique(q.variant for q in alike)]
         systems += [q.peer for q in alike]
         beside = {q.variant: q for q in alike if q in best}
     systems += [q.peer for q in beside.values()]
@@ -866,7 +866,7 @@ def readme_table(d):
         p.add(*("\n| several GPUs: ms (speed-up over one GPU) | GPUs " + head,
                 "|:--|--:|--:|--:|--:|:--|:--|") if many else
               ("| one GPU: ms (floor / time) " + head, "|:--|--:|--:|--:|:--|:--|"))
-        cases = once(r.case for r in d.sorted if not r.is_edge() and
+        cases = unique(r.case for r in d.sorted if not r.is_edge() and
                      (r.is_layer if many else r.stage in WHOLE) and
                      re.fullmatch(IN_README[many], r.case.replace(NB, " ")))
         ranks = range(2, d.most + 1) if many else (1,)
@@ -882,7 +882,7 @@ def readme_table(d):
                       *[others(d, r, systems, notes) for r in best[1:]])
     p.notes()
     p.add("\nMedians; recorded on %s. Others: %s."
-          % ("; ".join(once(places)), ", ".join(once(systems))), *notes[:1])
+          % ("; ".join(unique(places)), ", ".join(unique(systems))), *notes[:1])
 
 
 # The rows of bench/peers/reach.py that README.md shows, in words.
@@ -963,7 +963,7 @@ def layer_table(d):
                 cells[1] = "refused"
             p.row("" if i else layer, peer, *cells)
     p.add("\nMedians of 9, of the faster run where a layer ran twice; %s." % "; ".join(
-        once(r.place for r in rows if newest[r["layer"], r["peer"]] == r.file)))
+        unique(r.place for r in rows if newest[r["layer"], r["peer"]] == r.file)))
 
 
 # ---- output

@@ -55,7 +55,8 @@ int kcp_plan_refresh(struct kcp_plan *p, const struct kcp_plan *next, const char
     why = why ? why : &unread;
     *why = !p || !next ? "one of the two plans is NULL" : NULL;
     if (*why) return kcp_refuse(KCP_BAD, "plan: %s", *why);
-    if ((*why = differs(p, next))) return kcp_refuse(KCP_NA, "plan: %s", *why);
+    *why = differs(p, next);
+    if (*why) return kcp_refuse(KCP_NA, "plan: %s", *why);
     memcpy(p->cu_seqlens, next->cu_seqlens, sizeof *p->cu_seqlens * (p->N + 1));
     memcpy(p->cuts, next->cuts, sizeof *p->cuts * (p->R + 1));
     memcpy(p->seg, next->seg, sizeof *p->seg * p->S);

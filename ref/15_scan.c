@@ -84,7 +84,8 @@ int scan_outputs(struct spike_rank *x)
     for (int c = 0; c < x->a->NC && !status; c++) {
         const struct tile y = scan_tile(x, c);
         double *S = x->states + y.s * state_size(x);
-        if (!(status = fill(x, y, 0, S, x->before))) emit(x, y, S);
+        status = fill(x, y, 0, S, x->before);
+        if (!status) emit(x, y, S);
     }
     return status;
 }
@@ -103,9 +104,9 @@ int scan_gradients(struct spike_rank *x)
         const struct tile y = scan_tile(x, c);
         double *dS = x->ends + y.s * KV;
         x->part = part + y.s * one;
-        if ((status = fill(x, y, 0, x->tile_h + c * KV, x->before)) ||
-            (status = fill(x, y, 1, dS, x->after)))
-            break;
+        status = fill(x, y, 0, x->tile_h + c * KV, x->before);
+        if (!status) status = fill(x, y, 1, dS, x->after);
+        if (status) break;
         for (int64_t j = (int64_t)y.n * a->HV - 1; j >= 0; j--) {
             const int e = j / a->HV, n = j % a->HV;
             const int64_t at = (int64_t)n * a->K * a->V;

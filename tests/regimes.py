@@ -8,7 +8,7 @@ REGIMES = {
     "live": "live beta=sigmoid lengths=320",
     "strong": "strong beta=sigmoid lengths=320",
     "saturated": "saturated beta=sigmoid lengths=320",
-    "gates by turns": "turns beta=sigmoid lengths=320",
+    "gates by turns": "alternate beta=sigmoid lengths=320",
     "keys alike, 0.9": "live beta=sigmoid lengths=320 alike=0.9",
     "keys alike, 0.99": "live beta=sigmoid lengths=320 alike=0.99",
     "equal keys": "live beta=sigmoid lengths=320 alike=1",

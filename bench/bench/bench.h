@@ -89,8 +89,9 @@ int  time_calls(int (*run)(void *), void *args, struct CUstream_st *stream, int 
 /* Times two functions alternately, five calls of each, and writes their medians to
  * `us`. If all calls of the second function came last, a GPU that lowers its clock at
  * its power limit would slow only this function. */
-struct turn { int (*run)(void *); void *args; double us; };
-int  time_turns(struct turn x[2], struct CUstream_st *stream, int warmup, int iters);
+struct alternated { int (*run)(void *); void *args; double us; };
+int  time_alternately(struct alternated x[2], struct CUstream_st *stream, int warmup,
+                      int iters);
 /* Times the call and its replay from a CUDA graph, alternately. */
 int  time_replays(int (*run)(void *), void *args, struct CUstream_st *stream,
                   int warmup, int iters, struct times *t);

@@ -140,11 +140,11 @@ static int time_unsent(struct runner *x, const struct kcp_variant *v, char *args
                        struct times *t)
 {
     struct unsent_call c = { x->call.comm, v, args };
-    struct turn turns[2] = { { run_unsent, &c, 0 }, { v->run, args, 0 } };
+    struct alternated both[2] = { { run_unsent, &c, 0 }, { v->run, args, 0 } };
     if (c.comm->R == 1) return KCP_OK;
-    const int e = time_turns(turns, x->call.stream, x->b->warmup, x->b->iters);
-    t->unsent = turns[0].us;
-    t->unsent_beside = turns[1].us;
+    const int e = time_alternately(both, x->call.stream, x->b->warmup, x->b->iters);
+    t->unsent = both[0].us;
+    t->unsent_beside = both[1].us;
     return e;
 }
 

@@ -94,7 +94,8 @@ static double median_of_kind(const std::vector<cudaEvent_t> &at, int kind)
     return quantile(us, 0.5);
 }
 
-int time_turns(struct turn *x, struct CUstream_st *stream, int warmup, int iters)
+int time_alternately(struct alternated *x, struct CUstream_st *stream, int warmup,
+                     int iters)
 {
     std::vector<cudaEvent_t> at(2 * iters + 1);
     int e = KCP_OK;
@@ -131,8 +132,8 @@ int time_replays(int (*run)(void *), void *args, struct CUstream_st *stream, int
     int e = run(args);
     if (cudaStreamEndCapture(stream, &graph) && !e) e = KCP_CUDA;
     if (!e && cudaGraphInstantiateWithFlags(&c.exec, graph, 0)) e = KCP_CUDA;
-    struct turn x[2] = { { launch, &c, 0 }, { run, args, 0 } };
-    if (!e) e = time_turns(x, stream, warmup, iters);
+    struct alternated x[2] = { { launch, &c, 0 }, { run, args, 0 } };
+    if (!e) e = time_alternately(x, stream, warmup, iters);
     t->replay = x[0].us;
     t->replay_beside = x[1].us;
     if (c.exec) cudaGraphExecDestroy(c.exec);

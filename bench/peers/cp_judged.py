@@ -24,7 +24,7 @@ from common import ROOT, version
 SIZES = " H=2 HV=2 K=128 V=128 C=64 R=2 l2norm beta=sigmoid "
 CASES = [
     ("one sequence", "live lengths=512"), ("strong gates", "strong lengths=512"),
-    ("saturated gates", "saturated lengths=512"), ("alternating gates", "turns lengths=512"),
+    ("saturated gates", "saturated lengths=512"), ("alternating gates", "alternate lengths=512"),
     ("packed", "live lengths=300,212"), ("ragged", "live lengths=37,5,70,22"),
     ("many short", "live lengths=3,1,2,20,5,7,9,30,1,2,8,6,65,17,16,64"),
     ("whole sequences", "live lengths=256,256"), ("one token each end", "live lengths=1,510,1"),

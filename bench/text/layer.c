@@ -15,7 +15,7 @@ struct kcp_call layer_call(const struct rank *a)
     c.HV = VALUE_HEADS;
     c.K = c.KG = KEY;
     c.V = VALUE;
-    c.Wc = WINDOW;
+    c.Wc = TAPS;
     c.act = KCP_ACT_SILU;
     c.model = KCP_KDA;
     c.l2norm = 1;

@@ -15,8 +15,8 @@ const struct shape param_shape[PARAMS] = {
     { "embedding", BYTES, WIDTH },  { "Wq", WIDTH, HK },      { "Wk", WIDTH, HK },
     { "Wv", WIDTH, HVV },           { "Wg", WIDTH, HVK },
     { "Wb", WIDTH, VALUE_HEADS },
-    { "Wo", HVV, WIDTH },           { "U", WIDTH, BYTES },    { "conv q", HK, WINDOW },
-    { "conv k", HK, WINDOW },       { "conv v", HVV, WINDOW },
+    { "Wo", HVV, WIDTH },           { "U", WIDTH, BYTES },    { "conv q", HK, TAPS },
+    { "conv k", HK, TAPS },       { "conv v", HVV, TAPS },
     { "A_log", 1, VALUE_HEADS },    { "dt_bias", VALUE_HEADS, KEY },
     { "b", 1, VALUE_HEADS },
 };
@@ -55,7 +55,7 @@ double *params_make(uint64_t seed)
     for (int p = 0; theta && p < PARAMS; p++) {
         double *w = theta + param_at(p);
         const struct shape *sh = &param_shape[p];
-        const int fan_in = p >= P_CQ && p <= P_CV ? WINDOW : sh->rows;
+        const int fan_in = p >= P_CQ && p <= P_CV ? TAPS : sh->rows;
         const double size = p == P_G ? 0.1 : 1;
         for (int64_t i = 0; i < (int64_t)sh->rows * sh->cols; i++) {
             const double dt = exp(log(1e-3) + log(100.0) * random_uniform(&s));

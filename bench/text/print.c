@@ -32,8 +32,8 @@ static void print_rank(FILE *o, const struct finding *f, int r)
     if (!c->NS) fprintf(o, " no tokens");
     else if (c->pre_num_ranks)
         fprintf(o, "; state from %d rank%s, %d halo rows", c->pre_num_ranks,
-                c->pre_num_ranks > 1 ? "s" : "", c->pre_num_conv_tokens < WINDOW - 1
-                ? (int)c->pre_num_conv_tokens : WINDOW - 1);
+                c->pre_num_ranks > 1 ? "s" : "", c->pre_num_conv_tokens < TAPS - 1
+                ? (int)c->pre_num_conv_tokens : TAPS - 1);
     fputc('\n', o);
 }
 

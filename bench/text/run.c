@@ -67,7 +67,7 @@ int run_open(struct run *run, const struct text *text, int R, enum kcp_form form
     const char *why;
     const int64_t state = VALUE_HEADS * KEY * VALUE;
     const int status = kcp_plan_make(&run->plan, text->N, text->cu, R, NULL, 0, CHUNK,
-                                     WINDOW, &why);
+                                     TAPS, &why);
     if (status) return status;
     for (int i = 0; i < TENSORS; i++) run->numbers += tensor_row[i].n * text->T;
     double *at = malloc(sizeof *at * (run->numbers + 1));

@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include <stdio.h>
 
-enum { WIDTH = 48, HEADS = 2, VALUE_HEADS = 4, KEY = 32, VALUE = 32, WINDOW = 4,
+enum { WIDTH = 48, HEADS = 2, VALUE_HEADS = 4, KEY = 32, VALUE = 32, TAPS = 4,
        CHUNK = 64, BYTES = 256, MAX_SEQS = 16, MAX_RANKS = 64 };
 
 /* ---- read.c: one sequence per file */

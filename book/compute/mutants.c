@@ -57,7 +57,9 @@ static void record(const struct kcp_stage *s, const void *args)
         int64_t old;
         if ((f->io == KCP_IN && !read) || n < 1 || f->store >= KCP_I32) continue;
         double *to = (double *)recorded(run, s->name, f->name, page_pass, c->r, &old);
-        if (!to && nkept[run] < 1024 && (to = malloc(sizeof *to * (size_t)n)))
+        const int is_new = !to && nkept[run] < 1024;
+        if (is_new) to = malloc(sizeof *to * (size_t)n);
+        if (is_new && to)
             kept[run][nkept[run]++] = (struct tensor){ s->name, f->name, page_pass,
                                                        c->r, n, to };
         if (to) memcpy(to, x, sizeof *to * (size_t)n);

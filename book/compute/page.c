@@ -87,8 +87,10 @@ static int choose(void)
     int status = KCP_OK;
     if (pick.owners == KCP_CONTIGUOUS)
         status = kcp_plan_make(&pick.plan, N, cu, R, cut ? cuts : NULL, 0, C, 0, &why);
-    else if (!(status = kcp_owners_make(&table, pick.owners, N, cu, R, C, &why))) {
-        status = kcp_plan_owned(&pick.plan, N, cu, R, &table, 0, C, 0, &why);
+    else {
+        status = kcp_owners_make(&table, pick.owners, N, cu, R, C, &why);
+        if (!status)
+            status = kcp_plan_owned(&pick.plan, N, cu, R, &table, 0, C, 0, &why);
         kcp_owners_free(&table);
     }
     if (status) put("<p class=bad>%s</p>", why);

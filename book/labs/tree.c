@@ -96,11 +96,13 @@ static int tree_of_names(int n, int backward, int *depth)
     }
     give_name(state[0], STATE, 0, 0, 0);
     products = 0;
-    if ((status = scan_up(&x, n, backward))) return status;
+    status = scan_up(&x, n, backward);
+    if (status) return status;
     const struct name whole = name_at(x.node[n - 1]);
     if (whole.kind != MAP || whole.lo || whole.hi != n)
         return failed("scan_up: node[%d] of %d is not the map of all leaves", n - 1, n);
-    if ((status = scan_down(&x, n, backward, at))) return status;
+    status = scan_down(&x, n, backward, at);
+    if (status) return status;
     *depth = whole.depth;
     for (int e = 0; e < n; e++) {
         const struct name s = name_at(at[e]);

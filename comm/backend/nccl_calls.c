@@ -83,9 +83,13 @@ static int nccl_group(struct kcp_comm *c, int begin)
     const int was = w->grouped, failed = w->failed || !w->at;
     ncclResult_t result = ncclSuccess;
     int opened = 0;
-    if (begin && !failed && (result = w->nccl->ncclGroupStart()) == ncclSuccess) {
+    if (begin && !failed) {
+        result = w->nccl->ncclGroupStart();
+        opened = result == ncclSuccess;
+    }
+    if (opened) {
         w->group_of = pthread_self();
-        w->grouped = opened = 1;
+        w->grouped = 1;
     }
     if (!begin && was) {
         w->grouped = 0;                    /* cleared first: ncclGroupEnd may hang */

@@ -23,7 +23,8 @@ static void load(void)
     void *lib = dlopen("libnccl.so.2", RTLD_NOW | RTLD_GLOBAL);
     if (!lib) missing = "libnccl.so.2 was not found (set LD_LIBRARY_PATH)";
 #define FIND(f)                                                                       \
-    if (lib && !(*(void **)&calls.f = dlsym(lib, #f))) missing = "no " #f " in libnccl";
+    if (lib) *(void **)&calls.f = dlsym(lib, #f);                                     \
+    if (lib && !calls.f) missing = "no " #f " in libnccl";
     NCCL_CALLS(FIND)
 }
 

@@ -44,7 +44,7 @@ static void place_strips(struct fused *f)
     const struct kcp_forward *a = &f->x.a;
     const struct kcp_call *call = (const struct kcp_call *)a;
     struct arena *r = &f->r;
-    if (!a->saved || !f->l.alone) {
+    if (!a->saved || !f->l.entire) {
         f->p = split_sequence(call, r, &f->p);
         return;
     }

@@ -155,17 +155,17 @@ static int run_factors(const struct kcp_backward *args, const struct kcp_path *p
     if (a->saved_bytes < f.r.head.bytes) status = KCP_BAD;
 
     if (!status) put_rows(&f);
-    for (int p = PART_SUM; p <= PART_MAIN && f.l.alone; p++)
+    for (int p = PART_SUM; p <= PART_MAIN && f.l.entire; p++)
         profile_hook((enum profile_part)p, a->stream);
     //> kernel-backward-factors
-    if (!status && !f.l.alone) status = carry_back(&f);
+    if (!status && !f.l.entire) status = carry_back(&f);
     if (!status && f.p.L) status = scan_strips(&f);
-    if (!status && !f.p.L) status = scans(&f, &f.x, !f.l.alone);
+    if (!status && !f.p.L) status = scans(&f, &f.x, !f.l.entire);
     if (!status && a->NS) status = backward_finish(&f.x, processors());
     if (!status) status = sum_parameters(&f);
     //< kernel-backward-factors
-    if (!status && f.l.alone) pass_empty_states(call, 0, a->dht, a->dh0);
-    if (!status && !f.l.alone) states_out(call, 0, f.dh_in, a->dht, a->dh0);
+    if (!status && f.l.entire) pass_empty_states(call, 0, a->dht, a->dh0);
+    if (!status && !f.l.entire) states_out(call, 0, f.dh_in, a->dht, a->dh0);
     if (!status) nan_if_block_differs(a, &f.r, KCP_BF16);
     report_failure(call, status, factors_name);
     return status ? status : launched();

@@ -12,10 +12,10 @@
 
 static const char *const factors_name = "v4_scans_finish";
 
-// The backward of this rank. If l.alone is 1, every segment is a whole sequence, so no
+// The backward of this rank. If l.entire is 1, every segment is a whole sequence, so no
 // states besides h0, dht, dh0 and those of strips are needed. Otherwise states and maps
 // are per segment. `p` describes forward's strips (parts of segments) if forward saved
-// the strips' start states and maps, which forward does only if l.alone is 1.
+// the strips' start states and maps, which forward does only if l.entire is 1.
 struct factors_backward {
     struct backward_params x;
     struct kcp_launch l;
@@ -123,7 +123,7 @@ static size_t place_backward(struct factors_backward *f,
     f->x.of_first = { a->dh0, f->of_first, a->layout };
     if (f->p.L)
         f->x.first = { arena_named(r, "strip_starts", 0, 1), f->first, KCP_KV };
-    if (f->l.alone) return r->used;
+    if (f->l.entire) return r->used;
     place_maps(f);
     f->x.first = { f->h_start, f->first, KCP_KV };
     f->x.last = { f->states, f->last, KCP_KV };
@@ -172,7 +172,7 @@ static int jobs_of(const struct factors_backward *f, const struct strip *s, int 
     const int states = f->l.keeps_states ? 0 : KCP_JOB_STATES;
     const int reverse = KCP_JOB_REVERSE, dh_ext = KCP_JOB_DH_EXT;
     if (!f->p.L)
-        return kcp_scan_jobs((const struct kcp_call *)a, f->l.alone, s->at, launch,
+        return kcp_scan_jobs((const struct kcp_call *)a, f->l.entire, s->at, launch,
                              processors());
     if (launch) return s->last ? 0 : reverse;
     if (s->last) return reverse | states;
@@ -213,9 +213,10 @@ static void put_grid(const struct factors_backward *f, struct putter *x)
     put(x, chunks);
 }
 
-// Fills the index arrays, in the order in which place_strips allocated them. If l.alone
-// is 0, each segment has a separate row of states. If a segment's reverse scan precedes
-// the exchange, `of_first` is -1, and the scan stores the gradient in the map's dh_ext.
+// Fills the index arrays, in the order in which place_strips allocated them. Without
+// l.entire, each segment has a separate row of states. If a segment's reverse scan
+// precedes the exchange, `of_first` is -1, and the scan stores the gradient in the
+// map's dh_ext.
 static void put_rows(struct factors_backward *f)
 {
     const struct kcp_call *call = (const struct kcp_call *)&f->x.a;
@@ -224,10 +225,10 @@ static void put_rows(struct factors_backward *f)
     for (int row = 0; row < 4; row++)
         for (struct strip s = {}; next_strip(f, &s);) {
             int at = s.at;
-            if (f->l.alone && row == 0 && !f->p.L) at = s.sequence;
-            if (f->l.alone && row == 1) at = s.last ? s.sequence : -1;
-            if (f->l.alone && row == 2) at = s.first ? s.sequence : -1;
-            if (!f->l.alone && row == 2 && kcp_reverses_first(call, s.at, P)) at = -1;
+            if (f->l.entire && row == 0 && !f->p.L) at = s.sequence;
+            if (f->l.entire && row == 1) at = s.last ? s.sequence : -1;
+            if (f->l.entire && row == 2) at = s.first ? s.sequence : -1;
+            if (!f->l.entire && row == 2 && kcp_reverses_first(call, s.at, P)) at = -1;
             put(&x, at);
         }
     put_jobs(f, &x, 0);

@@ -17,16 +17,17 @@ static int columns_of(const struct kcp_call *c, int split, int jobs, int sms)
 static struct kcp_launch compute(const struct kcp_call *c, int sms)
 {
     const struct kcp_cut cut = kcp_cut_of(c, sms);
-    struct kcp_launch x = { .alone = kcp_alone(c), .strips = kcp_fused_strip(c, sms) };
-    x.cut = !x.alone || x.strips;
+    struct kcp_launch x = { .entire = kcp_entire(c),
+                            .strips = kcp_fused_strip(c, sms) };
+    x.cut = !x.entire || x.strips;
     x.walk = kcp_fused_walk(c, sms);
     x.windows = x.cut || !c->NC ? 1 : kcp_launches(&cut);
     x.ratio = kcp_launch_ratio(&cut);
     x.chains = kcp_strips(c, c->plan->L ? 0 : x.strips) * c->HV;
     x.columns = c->V == 64 || 2 * x.chains <= sms ? 64 : 128;
     x.stage_strips = kcp_stage_strips(c, sms);
-    x.share = kcp_prepare_share(kcp_most_prepared(c, sms), c->HV, sms);
-    x.split = x.alone && x.strips && !c->plan->L;
+    x.block_chunks = kcp_prepare_chunks(kcp_most_prepared(c, sms), c->HV, sms);
+    x.split = x.entire && x.strips && !c->plan->L;
     for (int i = 0; i < 2; i++) {
         const int n = columns_of(c, x.split, kcp_jobs(c, i, sms), sms);
         x.reverse_columns[i] = n;
@@ -69,7 +70,7 @@ struct kcp_launch kcp_launch_of(const struct kcp_call *c, int sms)
     }
     if (c->H >= 1 && c->K >= 1) {
         x.finish_blocks = kcp_finish_blocks(c->NC, c->H, c->K, sms);
-        x.turns = kcp_finish_turns(c->NC, c->H, c->K, sms);
+        x.finish_pairs = kcp_finish_pairs(c->NC, c->H, c->K, sms);
     }
     x.keeps_states = kcp_keeps_states(c);
     return x;

@@ -102,7 +102,7 @@ static inline int64_t kcp_stage_strips(const struct kcp_call *a, int P)
 /* ---- the fused forward */
 
 /* Input of the rule for the fused forward: the segments of one rank, P SMs, KG gates
- * per head (1 or K). `crossing` is !kcp_alone(). */
+ * per head (1 or K). `crossing` is !kcp_entire(). */
 struct kcp_cut { const struct kcp_context *x; int H, HV, KG, V, P, crossing; };
 
 /* Returns the scan's number of blocks for this number of chains. A chain is one value
@@ -201,18 +201,19 @@ static inline int kcp_fused_chunks(const struct kcp_cut *c)
 
 /* Returns 1 if every segment is a whole sequence and no sequence crosses a cut of the
  * plan. */
-static inline int kcp_alone(const struct kcp_call *a)
+static inline int kcp_entire(const struct kcp_call *a)
 {
     const struct kcp_segment *seg = a->plan->seg + a->plan->ctx[a->r].seg0;
-    int alone = !a->plan->crossing;
-    for (int s = 0; s < a->NS; s++) alone = alone && seg[s].first && seg[s].last;
-    return alone;
+    int entire = !a->plan->crossing;
+    for (int s = 0; s < a->NS; s++) entire = entire && seg[s].first && seg[s].last;
+    return entire;
 }
 
 static inline struct kcp_cut kcp_cut_of(const struct kcp_call *a, int processors)
 {
     const struct kcp_context *x = &a->plan->ctx[a->r];
-    const struct kcp_cut c = { x, a->H, a->HV, a->KG, a->V, processors, !kcp_alone(a) };
+    const struct kcp_cut c = { x,    a->H,       a->HV,         a->KG,
+                               a->V, processors, !kcp_entire(a) };
     return c;
 }
 
@@ -346,7 +347,7 @@ static inline int kcp_most_prepared(const struct kcp_call *a, int processors)
     const struct kcp_cut c = kcp_cut_of(a, processors);
     const int strip = kcp_fused_strip(a, processors);
     const int walk = kcp_fused_walk(a, processors);
-    const int launches = kcp_alone(a) && !strip && a->NC ? kcp_launches(&c) : 1;
+    const int launches = kcp_entire(a) && !strip && a->NC ? kcp_launches(&c) : 1;
     const double ratio = kcp_launch_ratio(&c);
     int most = launches > 1 || walk ? 0 : a->NC;
     for (int i = 0; launches > 1 && i < launches; i++) {
@@ -364,7 +365,7 @@ static inline int kcp_most_prepared(const struct kcp_call *a, int processors)
 /* Returns the chunks per block of chunk_prepare (the kernel that computes factors) with
  * a gate per channel. To hide the latency of loads, a block has two or three chunks if
  * four waves of blocks remain. It has more than 3 only to keep gridDim.y <= 65535. */
-static inline int kcp_prepare_share(int chunks, int heads, int processors)
+static inline int kcp_prepare_chunks(int chunks, int heads, int processors)
 {
     const int64_t n = (int64_t)chunks * heads / (4 * 3 * processors);
     const int some = n > 3 ? 3 : (int)n, needed = chunks / 65535 + 1;
@@ -381,7 +382,7 @@ static inline int kcp_finish_blocks(int NC, int H, int K, int processors)
 }
 
 /* Returns the largest number of (chunk, head) pairs per block of `finish`. */
-static inline int64_t kcp_finish_turns(int NC, int H, int K, int processors)
+static inline int64_t kcp_finish_pairs(int NC, int H, int K, int processors)
 {
     const int64_t blocks = kcp_finish_blocks(NC, H, K, processors);
     return blocks ? ((int64_t)NC * H + blocks - 1) / blocks : 0;
@@ -406,17 +407,17 @@ static inline int kcp_reverses_first(const struct kcp_call *a, int s, int proces
            blocks > processors;
 }
 
-/* Returns the scans of segment s in launch 0 or 1, as bits KCP_JOB_*. If `alone` is 1,
+/* Returns the scans of segment s in launch 0 or 1, as bits KCP_JOB_*. If `entire` is 1,
  * launch 0 runs all scans. Otherwise the exchange is between the launches. Launch 0
  * runs STATES, and DH_EXT if other ranks need it. Launch 1 runs REVERSE. But if
  * kcp_reverses_first is 1, launch 0 runs only REVERSE, and launch 1 runs STATES, so
  * that STATES does not delay the exchange. In mode save-all no launch runs STATES. */
-static inline int kcp_scan_jobs(const struct kcp_call *a, int alone, int s, int launch,
+static inline int kcp_scan_jobs(const struct kcp_call *a, int entire, int s, int launch,
                                 int processors)
 {
     const int states = kcp_keeps_states(a) ? 0 : KCP_JOB_STATES;
     const int seg0 = a->plan->ctx[a->r].seg0;
-    if (alone) return launch ? 0 : states | KCP_JOB_REVERSE;
+    if (entire) return launch ? 0 : states | KCP_JOB_REVERSE;
     if (kcp_reverses_first(a, s, processors)) return launch ? states : KCP_JOB_REVERSE;
     if (launch) return KCP_JOB_REVERSE;
     const int wanted = kcp_plan_want(a->plan, seg0 + s, 1) & KCP_WANT_H;
@@ -426,10 +427,10 @@ static inline int kcp_scan_jobs(const struct kcp_call *a, int alone, int s, int 
 /* Returns the number of scans in launch 0 or 1, if nothing is split. */
 static inline int kcp_jobs(const struct kcp_call *a, int launch, int processors)
 {
-    const int alone = kcp_alone(a);
+    const int entire = kcp_entire(a);
     int n = 0;
     for (int s = 0; s < a->NS; s++)
-        for (int jobs = kcp_scan_jobs(a, alone, s, launch, processors); jobs;
+        for (int jobs = kcp_scan_jobs(a, entire, s, launch, processors); jobs;
              jobs &= jobs - 1)
             n++;
     return n;

@@ -59,7 +59,7 @@ static inline struct split split_grid(const struct kcp_call *a, struct arena *r,
 // Returns 1 if a segment or a strip (part of a segment) of this rank needs a map.
 static inline int needs_maps(const struct kcp_call *a, const struct split *p)
 {
-    return p->L || !kcp_alone(a);
+    return p->L || !kcp_entire(a);
 }
 
 static inline struct split split_sequence(const struct kcp_call *a, struct arena *r,

@@ -211,10 +211,10 @@ struct kcp_facts kcp_facts_of(const struct kcp_call *c, const struct kcp_device 
         .states = kcp_saved_states(c) };
     struct kcp_launch x = { 0 };
     if (kcp_gpu_launch) x = kcp_gpu_launch(c, d && d->sms > 0 ? d->sms : 1);
-    f.alone = x.alone; f.strips = x.strips; f.cut = x.cut; f.walk = x.walk;
-    f.windows = x.windows; f.columns = x.columns; f.share = x.share;
+    f.entire = x.entire; f.strips = x.strips; f.cut = x.cut; f.walk = x.walk;
+    f.windows = x.windows; f.columns = x.columns; f.block_chunks = x.block_chunks;
     f.chains = x.chains; f.stage_strips = x.stage_strips; f.split = x.split;
-    f.back_columns = x.back_columns; f.turns = x.turns;
+    f.back_columns = x.back_columns; f.finish_pairs = x.finish_pairs;
     if (!kcp_plan_fits(c)) return f;
     f.crossing = c->plan->crossing;
     f.canonical = c->plan->L > 0;

@@ -20,7 +20,7 @@ struct kcp_path {
     enum kcp_storage storage;
     const char *K, *V, *C;         /* "64 128", "1..256", "any" */
     const char *model;             /* "kda gdn", "any" */
-    const char *condition;         /* C code, e.g. "alone && NC >= 4" */
+    const char *condition;         /* C code, e.g. "aligned && NC >= 4" */
     const char *kernel;            /* the variant's name */
     int format;                    /* saved-block format; 0: the row uses no block */
     const char *geometry;          /* "columns=64 chunks=1 ... 04=v2_warp" */
@@ -105,21 +105,21 @@ int kcp_plain(const struct kcp_call *call, enum kcp_storage storage,
  * computes the struct (moves.h), for branches of the table and for the kernels' host
  * functions. */
 struct kcp_launch {
-    int alone;               /* 1: every segment is a whole sequence */
+    int entire;              /* 1: every segment is an entire sequence */
     int strips;              /* chunks per strip of the forward; 0: nothing is cut */
-    int cut;                 /* 1: !alone || strips: there are maps and first states */
+    int cut;                 /* 1: !entire || strips: there are maps and first states */
     int walk;                /* parts of a map (KCP_WANT_*) that a walk computes */
     int windows;             /* launches of forward's scan */
     double ratio;            /* chunks of launch i + 1 / chunks of launch i */
     int columns;             /* columns per block of forward's scan: 64 or 128 */
-    int share;               /* chunks per block of the largest launch of factors */
+    int block_chunks;        /* chunks per block of the largest launch of factors */
     int64_t chains;          /* strips * value heads */
     int64_t stage_strips;    /* strips in a program of stages */
     int split;               /* 1: backward's scans run per strip */
     int reverse_columns[2];  /* columns per block in backward's launches of scans */
     int back_columns;        /* the larger of the two */
     int finish_blocks;       /* blocks of backward's kernel `finish` */
-    int64_t turns;           /* (chunk, head) pairs per block of `finish` */
+    int64_t finish_pairs;    /* (chunk, head) pairs per block of `finish` */
     int keeps_states;        /* kcp_keeps_states */
 };
 /* Returns 1 if a block saved for the call has the states. Only this reads `save`. */
@@ -139,11 +139,11 @@ const char *kcp_path_launch(const struct kcp_path *row, const struct kcp_query *
 #define KCP_FACTS(F)                                                                   \
     F(T) F(N) F(NS) F(NC) F(R) F(H) F(HV) F(K) F(V) F(C) F(KG) F(D) F(Wc) F(blocks)    \
     F(l2norm) F(reuse_M) F(shift) F(strip_chunks) F(saved) F(save_all) F(aligned)      \
-    F(all_aligned) F(crossing) F(alone) F(canonical) F(strips) F(chains) F(windows)    \
-    F(walk) F(stage_strips) F(share) F(cut) F(columns) F(split) F(back_columns)        \
-    F(turns) F(sms) F(smem) F(kda) F(format) F(actv) F(acc) F(states) F(exchange)      \
-    F(bounded) F(longest) F(g_as_q) F(g_f32) F(g_bf16) F(g_f16) F(beta_as_q)           \
-    F(beta_f32) F(beta_bf16) F(beta_f16)
+    F(all_aligned) F(crossing) F(entire) F(canonical) F(strips) F(chains) F(windows)   \
+    F(walk) F(stage_strips) F(block_chunks) F(cut) F(columns) F(split) F(back_columns) \
+    F(finish_pairs) F(sms) F(smem) F(kda) F(format) F(actv) F(acc) F(states)           \
+    F(exchange) F(bounded) F(longest) F(g_as_q) F(g_f32) F(g_bf16) F(g_f16)            \
+    F(beta_as_q) F(beta_f32) F(beta_bf16) F(beta_f16)
 #define KCP_FACT_MEMBER(name) int64_t name;
 struct kcp_facts { KCP_FACTS(KCP_FACT_MEMBER) };
 /* Conditions are C expressions of local variables with these names. The variables have

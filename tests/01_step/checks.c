@@ -105,12 +105,12 @@ static int one(struct kcp_report *rep, enum kcp_model model, enum kcp_layout lay
     static const char *const name[] = { "dq", "dk", "dv", "dg", "dbeta", "dh0" };
     static const int at[] = { AT_Q, AT_K, AT_V, AT_G, AT_BETA, AT_H0, ALL };
     struct kcp_step a = step(model, layout);
-    int status;
     draw(gate);
     memset(x.grad, 0, sizeof x.grad);
-    if ((status = ref_step(&a))) return status;
+    int status = ref_step(&a);
     a.pass = KCP_BACKWARD;
-    if ((status = ref_step(&a))) return status;
+    if (!status) status = ref_step(&a);
+    if (status) return status;
     for (int e = 0; e < ALL; e++) {
         x.in[e] = x.real[e] + eps * I;
         x.want[e] = cimag(loss(a.KG, a.scale, layout)) / eps;

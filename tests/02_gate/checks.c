@@ -141,14 +141,14 @@ static void rest(struct kcp_report *rep, const struct kcp_gate *a)
 
 static int complex_step(struct kcp_report *rep)
 {
-    int status;
     for (int j = 0; j < 18; j++) {
         struct kcp_gate a = call(j % 2 ? KCP_GDN : KCP_KDA, j / 2 % 3, j / 6,
                                  j % 4 < 2);
         draw();
-        if ((status = ref_gate(&a))) return status;
+        int status = ref_gate(&a);
         a.pass = KCP_BACKWARD;
-        if ((status = ref_gate(&a))) return status;
+        if (!status) status = ref_gate(&a);
+        if (status) return status;
         gates(rep, &a);
         rest(rep, &a);
     }
@@ -161,7 +161,6 @@ KCP_CHECK(check_02_complex) = { "02_gate", "complex_step",
 static int absent(struct kcp_report *rep)
 {
     static double g[GATES], xg[GATES];
-    int status;
     for (int form = KCP_GATE_RAW; form <= KCP_GATE_BOUNDED; form++)
         for (int pass = KCP_FORWARD; pass <= KCP_BACKWARD; pass++) {
             struct kcp_gate a = call(KCP_KDA, form, 0, 1);
@@ -169,10 +168,11 @@ static int absent(struct kcp_report *rep)
             memset(x.A_log, 0, sizeof x.A_log);
             memset(x.dt, 0, sizeof x.dt);
             a.pass = pass;
-            if ((status = ref_gate(&a))) return status;
+            int status = ref_gate(&a);
             a.A_log = a.dt_bias = NULL; a.dA_part = a.ddt_part = NULL;
             a.g = g; a.dg_raw = xg;
-            if ((status = ref_gate(&a))) return status;
+            if (!status) status = ref_gate(&a);
+            if (status) return status;
             EXPECT(rep, pass || !memcmp(g, x.gn, sizeof g), "form %d: NULL is not 0",
                    form);
             EXPECT(rep, !pass || !memcmp(xg, x.xg, sizeof xg), "form %d: dg_raw", form);

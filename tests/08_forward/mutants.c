@@ -93,8 +93,8 @@ static int program(struct fore *x)
     int status = local(x);
     if (status || x->full) return status ? status : KCP_NO_MEMORY;
     fore_describe(x, mine, row);
-    if ((status = a->comm->all_gather(a->comm, mine, all, 8 * (size_t)map, NULL)))
-        return status;
+    status = a->comm->all_gather(a->comm, mine, all, 8 * (size_t)map, NULL);
+    if (status) return status;
     states(x, all, h_in, row);
 
     STAGE(kcp_chunk, c);

@@ -102,10 +102,10 @@ static void launches(struct kcp_report *rep, const struct kcp_plan *p, int r,
     const struct kcp_call c = { .K = 128, .V = 128, .HV = 32, .KG = 128, .C = 64,
         .NS = p->ctx[r].NS, .NC = p->ctx[r].NC, .R = p->R, .r = r, .save = save,
         .plan = p };
-    const int alone = kcp_alone(&c);
+    const int entire = kcp_entire(&c);
     for (int s = 0; s < c.NS; s++) {
-        const int first = kcp_scan_jobs(&c, alone, s, 0, processors);
-        const int second = kcp_scan_jobs(&c, alone, s, 1, processors);
+        const int first = kcp_scan_jobs(&c, entire, s, 0, processors);
+        const int second = kcp_scan_jobs(&c, entire, s, 1, processors);
         const int needed = kcp_plan_want(p, p->ctx[r].seg0 + s, 1) & KCP_WANT_H;
         const int states = save != KCP_SAVE_ALL ? KCP_JOB_STATES : 0;
         const int given = p->seg[p->ctx[r].seg0 + s].last;
@@ -116,7 +116,7 @@ static void launches(struct kcp_report *rep, const struct kcp_plan *p, int r,
         EXPECT(rep, !needed || first & (KCP_JOB_DH_EXT | KCP_JOB_REVERSE),
                "rank %d, segment %d: job bits %d of launch 1 omit the needed dh_ext",
                r, s, first);
-        EXPECT(rep, alone || !(first & KCP_JOB_REVERSE) || given,
+        EXPECT(rep, entire || !(first & KCP_JOB_REVERSE) || given,
                "rank %d, segment %d: the reverse scan runs before dS arrives", r, s);
     }
 }

@@ -117,8 +117,10 @@ static void lose(struct kcp_report *rep, int R, int share, enum way way)
     snprintf(path, sizeof path, "%s/id", dir);
     memset(shared, 0, sizeof *shared);
     shared->share = share;
-    for (int r = 0; r < R; r++)
-        if (!(child[r] = fork())) rank(path, R, r, way);
+    for (int r = 0; r < R; r++) {
+        child[r] = fork();
+        if (!child[r]) rank(path, R, r, way);
+    }
     for (int i = 0; i < 4000 && !has_ended(child, R, way); i++) poll(NULL, 0, 10);
     for (int r = 0; r < R; r++)
         if (child[r] > 0) {

@@ -31,9 +31,9 @@ all_mistakes() {
     cat <<'LIST'
 walk_order|08:v3_prepare_scan|v3_prepare_scan|v3_prepare_scan_sm90.cu|w.from, w.strip,|status = forward_maps_walk(&x, w.strip - 1, w.strip, f->walk == KCP_WANT_H);
 walk_last|08:v3_prepare_scan|v3_prepare_scan|v3_prepare_scan_sm90.cu|if (!status && w.is_read)|if (!status && w.is_read && w.first + w.count < x.a.NC)
-one_factor|08:v5_one_kernel|forward_one/v5_one_kernel|forward_one/query_warps.cuh|if (__any_sync(~0u, lowest < -120.0f)) {|if (lowest < -1000.0f) {|turns
-steps_factor|13:v5_steps|backward_one/v5_steps|backward_one/chain.cuh|const int deep = __any_sync(~0u, fminf(all[0] + a.x, all[1] + a.y) < -120.0f);|const int deep = 0;|turns
-share_beta|08:v3_prepare_scan|kda_prepare/chunk_prepare|kda_prepare/chunk_prepare_sm90.cu|smem.beta[threadIdx.x] = beta_of_row(|smem.beta[threadIdx.x] = (chunk == 1 ? 0.5f : 1.0f) * beta_of_row(x, z.len, c, n, loaded.beta);|share
+one_factor|08:v5_one_kernel|forward_one/v5_one_kernel|forward_one/query_warps.cuh|if (__any_sync(~0u, lowest < -120.0f)) {|if (lowest < -1000.0f) {|alternate
+steps_factor|13:v5_steps|backward_one/v5_steps|backward_one/chain.cuh|const int deep = __any_sync(~0u, fminf(all[0] + a.x, all[1] + a.y) < -120.0f);|const int deep = 0;|alternate
+share_beta|08:v3_prepare_scan|kda_prepare/chunk_prepare|kda_prepare/chunk_prepare_sm90.cu|smem.beta[threadIdx.x] = beta_of_row(|smem.beta[threadIdx.x] = (chunk == 1 ? 0.5f : 1.0f) * beta_of_row(x, z.len, c, n, loaded.beta);|chunks
 wide_decay|08:v3_prepare_scan|forward_scan/scan|forward_scan/scan_sm90.cu|scale_columns<K / 8>(S, smem.decay[at]);|if (!(WGS == 2 && chunk == 1)) scale_columns<K / 8>(S, smem.decay[at]);|wide kda
 wide_decay_gdn|08:v3_prepare_scan|forward_scan/scan|forward_scan/scan_sm90.cu|scale_state(S, K / 8, f.decay[0]);|if (!(WGS == 2 && chunk == 1)) scale_state(S, K / 8, f.decay[0]);|wide gdn
 deep_anchor|08:v3_prepare_scan|kda_prepare/chunk_prepare|kda_prepare/deep_scores.cuh|const int last = ((g + j % 2 * 8) & -2 * s) + s - 1;|const int last = ((g + j % 2 * 8) & -2 * s) + s - 1 - (s == 4);|deep kda
@@ -127,22 +127,22 @@ walk="$walk chain strip=4 walk=sequential"
 cases="$cases; live kda $walk; live gdn $walk"
 one="beta=sigmoid H=2 HV=8 K=128 V=128 C=64 lengths=700,900,65 l2norm h0 dht"
 one="$one gate=bounded"
-# Case `share` has 33 chunks and 144 heads, so that a block gets three chunks. Case `wide`
+# Case `chunks` has 33 chunks and 144 heads, so that a block gets three chunks. Case `wide`
 # has enough scans for all SMs, so that each block scans 128 columns.
 copies="live kda beta=sigmoid H=2 HV=4 C=64 lengths=150,33 l2norm h0 dht gate=softplus"
 copies="$copies K=96 V=192"
 many="beta=sigmoid K=128 V=128 C=64 l2norm h0 dht gate=softplus"
 tall="beta=sigmoid C=64 l2norm h0 dht gate=softplus H=2 HV=4 K=256"
-share="live kda $many H=36 HV=144 lengths=193"
-for n in 1 2 1 3 1 1 2 1 1 4 1 1 2 1 3 1 1 1 2 1 5 1 1 2 1 1 3 1 1; do share="$share,$n"; done
+chunks="live kda $many H=36 HV=144 lengths=193"
+for n in 1 2 1 3 1 1 2 1 1 4 1 1 2 1 3 1 1 1 2 1 5 1 1 2 1 1 3 1 1; do chunks="$chunks,$n"; done
 wide="$many H=10 HV=70 lengths=150"
 cases_of() {                    # WHAT (a row's last column): prints cases, by default $cases
     case $1 in
-    share) echo "$share" ;;
+    chunks) echo "$chunks" ;;
     wide*) echo "live ${1#wide } $wide" ;;
     one) echo "live kda $one; live gdn $one" ;;
     steps) echo "live kda $one" ;;
-    turns) echo "turns kda $one" ;;
+    alternate) echo "alternate kda $one" ;;
     k256) echo "live kda $tall V=256 lengths=300,33; live gdn $tall V=512 lengths=700,33" ;;
     "k256 ranks") echo "live gdn $tall V=64 lengths=9,390 R=3 reuse_M;" \
         "live kda $tall V=512 lengths=9,390 R=3 scan" ;;
@@ -160,7 +160,7 @@ judged() {                      # JUDGE STAGE VARIANT LOG [WHAT]
         --variant "$3" --case "$(cases_of "$5")" >"$4" 2>&1
 }
 many_heads() {
-    judged "$B/kcp-check-jitter" 08 v3_prepare_scan "$B/jitter/many.txt" share &&
+    judged "$B/kcp-check-jitter" 08 v3_prepare_scan "$B/jitter/many.txt" chunks &&
         judged "$B/kcp-check-jitter" 08 v3_prepare_scan "$B/jitter/many.txt" "wide kda" &&
         judged "$B/kcp-check-jitter" 08 v3_prepare_scan "$B/jitter/many.txt" "wide gdn"
 }

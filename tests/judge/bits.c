@@ -290,7 +290,7 @@ int cuts_agree(struct kcp_report *rep, const char *stage, const char *words)
       "beta=sigmoid h0 dht gate=softplus" }, \
     { stage, 0, "gdn live H=1 HV=2 K=128 V=128 C=64 lengths=70,130 l2norm " \
       "beta=sigmoid h0 dht gate=softplus" }, \
-    { stage, 0, "kda turns H=1 HV=2 K=128 V=128 C=64 lengths=70,5,130 l2norm " \
+    { stage, 0, "kda alternate H=1 HV=2 K=128 V=128 C=64 lengths=70,5,130 l2norm " \
       "beta=sigmoid h0 dht gate=bounded" }, \
     { stage, 0, "gdn live H=1 HV=2 K=128 V=128 C=64 lengths=70,5,130 l2norm " \
       "beta=sigmoid h0 dht gate=bounded" }, \

@@ -14,7 +14,8 @@
 #include <math.h>
 #include <string.h>
 
-const char *const regime_name[] = { "live", "strong", "saturated", "turns", "spread" };
+const char *const regime_name[] = { "live", "strong", "saturated", "alternate",
+                                    "spread" };
 const char *const deep_name[] = { "none", "one", "half", "all" };
 
 struct stream stream_of(uint64_t seed, const char *name)

@@ -193,7 +193,7 @@ static __device__ __forceinline__ void scores_to_factors(
 template <int K, int form, enum kcp_type gate>
 static __global__ __launch_bounds__(256, 3) void kda_chunk_prepare_kernel(
     const __grid_constant__ struct forward_params x,
-    const __grid_constant__ struct row_descriptors from, int share)
+    const __grid_constant__ struct row_descriptors from, int chunks)
 {
     extern __shared__ __align__(1024) unsigned char shared[];
     struct kda_prepare_storage<K> &smem = *(struct kda_prepare_storage<K> *)shared;
@@ -201,8 +201,8 @@ static __global__ __launch_bounds__(256, 3) void kda_chunk_prepare_kernel(
     const struct kcp_forward &a = x.a;
     const int n = blockIdx.x;
     const int warp = __shfl_sync(~0u, (threadIdx.x / 32 + n) % 8, 0), of_k = warp % 2;
-    const int last = launched_chunks(x) - 1 - blockIdx.y * share;
-    const int count = min(share, last + 1);
+    const int last = launched_chunks(x) - 1 - blockIdx.y * chunks;
+    const int count = min(chunks, last + 1);
 
     griddepcontrol_launch_dependents();
     if (threadIdx.x == 0) {
@@ -249,40 +249,40 @@ static __global__ __launch_bounds__(256, 3) void kda_chunk_prepare_kernel(
 }
 
 template <int K, int form, enum kcp_type gate>
-static int launch_kda(const struct forward_params *x, int share)
+static int launch_kda(const struct forward_params *x, int chunks)
 {
-    const dim3 blocks(x->a.HV, (launched_chunks(*x) + share - 1) / share);
+    const dim3 blocks(x->a.HV, (launched_chunks(*x) + chunks - 1) / chunks);
     struct row_descriptors from;
     const int status = make_row_descriptors<K>(&from, x->a);
     if (status) return status;
     return launch_dependent(kda_chunk_prepare_kernel<K, form, gate>,
                             sizeof(struct kda_prepare_storage<K>), blocks, 256, x, from,
-                            share);
+                            chunks);
 }
 
 template <int K, enum kcp_type gate>
-static int launch_kda_gate(const struct forward_params *x, int share)
+static int launch_kda_gate(const struct forward_params *x, int chunks)
 {
     switch (x->a.gate) {
-        case KCP_GATE_BOUNDED: return launch_kda<K, KCP_GATE_BOUNDED, gate>(x, share);
-        case KCP_GATE_RAW: return launch_kda<K, KCP_GATE_RAW, gate>(x, share);
-        default: return launch_kda<K, KCP_GATE_SOFTPLUS, gate>(x, share);
+        case KCP_GATE_BOUNDED: return launch_kda<K, KCP_GATE_BOUNDED, gate>(x, chunks);
+        case KCP_GATE_RAW: return launch_kda<K, KCP_GATE_RAW, gate>(x, chunks);
+        default: return launch_kda<K, KCP_GATE_SOFTPLUS, gate>(x, chunks);
     }
 }
 
 template <int K>
-static int launch_kda_type(const struct forward_params *x, int share)
+static int launch_kda_type(const struct forward_params *x, int chunks)
 {
     switch (x->a.g_type) {
-        case KCP_TYPE_F32: return launch_kda_gate<K, KCP_TYPE_F32>(x, share);
-        case KCP_TYPE_F16: return launch_kda_gate<K, KCP_TYPE_F16>(x, share);
-        default: return launch_kda_gate<K, KCP_TYPE_BF16>(x, share);
+        case KCP_TYPE_F32: return launch_kda_gate<K, KCP_TYPE_F32>(x, chunks);
+        case KCP_TYPE_F16: return launch_kda_gate<K, KCP_TYPE_F16>(x, chunks);
+        default: return launch_kda_gate<K, KCP_TYPE_BF16>(x, chunks);
     }
 }
 
 int kda_chunk_prepare(const struct forward_params *x, int processors)
 {
-    const int share = kcp_prepare_share(launched_chunks(*x), x->a.HV, processors);
-    return x->a.K == 128 ? launch_kda_type<128>(x, share)
-                         : launch_kda_type<64>(x, share);
+    const int chunks = kcp_prepare_chunks(launched_chunks(*x), x->a.HV, processors);
+    return x->a.K == 128 ? launch_kda_type<128>(x, chunks)
+                         : launch_kda_type<64>(x, chunks);
 }
