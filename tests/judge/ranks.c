@@ -112,14 +112,16 @@ static char doing[80] = "startup";
 
 void ranks_doing(const char *what) { snprintf(doing, sizeof doing, "%s", what); }
 
-static void lost(void)
+/* Prints the rank that failed, and what this rank's call returned. */
+static void lost(int status)
 {
     char why[200] = "a call failed";
     int rank = -1;
     if (gpu) gpu->lost(gpu, &rank, why, sizeof why);
     host->lost(host, &rank, why, sizeof why);
-    fprintf(stderr, "kcp-check: rank %d of %d: in %s: error on rank %d: %s\n", host->r,
-            host->R, doing, rank, why);
+    fprintf(stderr, "kcp-check: rank %d of %d: in %s: error on rank %d: %s (status %d "
+            "here%s%s)\n", host->r, host->R, doing, rank, why, status,
+            kcp_why()[0] ? ": " : "", kcp_why());
     host->fail(host, KCP_COMM, why);
     _Exit(kcp_mpi_end(1));
 }
@@ -201,7 +203,7 @@ int ranks_run(const struct memory *m, int R, int (*body)(struct kcp_comm *, void
     }
     if (comm && comm->lost(comm, &rank, first, sizeof first)) {
         snprintf(why, n, "rank %d: %s", rank, first);
-        lost();
+        lost(status);
     }
     return status;
 }
@@ -219,7 +221,7 @@ void ranks_agree(struct verdict *t)
 {
     if (!host) return;
     struct verdict *all = malloc(sizeof *all * (size_t)host->R);
-    if (!all || host->all_gather(host, t, all, sizeof *t, NULL)) lost();
+    if (!all || host->all_gather(host, t, all, sizeof *t, NULL)) lost(KCP_COMM);
     const struct verdict own = *t;
     *t = all[0];
     t->alive = own.alive;
