@@ -269,6 +269,7 @@ speed() {
 on_gpus() {                           # from here on the judge has the kernels
     [ "$J" != "$B" ] || return 0
     J=$B HOST=
+    rm -f "$dir/check"                # linked without the kernels
     flock "$B/grade.lock" $MAKE --no-print-directory -s -j"$(nproc)" B="$B" lab-judge \
         >"$dir/build" 2>&1
 }
@@ -403,7 +404,8 @@ row() {
                      judge "$title" "$points" "$(here "$dir/mutant_planted.so")" ;;
         */train) train "$2" "$3" ;;
         */speedup) speed_up "$2" ;;
-        */linked) shift; linked "$@" ;;
+        */linked) shift; linked "$@"
+                  case $last in ok | "not run") ;; *) lost=yes ;; esac ;;
         */compile) add "$title" "$points" ok ;;
         */speed) shift; speed "$title" "$points" "$@" ;;
         check/*|exchange/*|plan/*) judge "$title" "$points" "$1"

@@ -55,7 +55,7 @@ job() {                    # WHAT COMMAND...: passes if the command's status is 
 }
 # NCCL's log must name its socket transport, and no other.
 transport() {
-    NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH,NET,P2P,SHM both --exchange 2 >"$OUT/info" 2>&1 &&
+    NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH,NET,P2P,SHM both --exchange 20 >"$OUT/info" 2>&1 &&
         grep -q 'via NET/Socket' "$OUT/info" &&
         ! grep -qE 'via (P2P|SHM|NET/IB)' "$OUT/info"
 }
