@@ -6,7 +6,7 @@
 #
 # Runs the checker (run_local.py, TRIALS (5) trials) over each number of RANKS (2 3 4) with
 # the benchmark's inputs, and with live gates (5.5 lower), which the benchmark does not have.
-# GATES (its live) selects. PERF= (empty) leaves out times.
+# GATES (its live) and PROBLEMS (74 75) select. PERF= (empty) leaves out times.
 # With fewer GPUs than ranks, all ranks use one GPU, NCCL sends through sockets of this
 # machine, the runs are concurrent, and nothing is timed. Adds a line per run to
 # $OUT/nccl.tsv (OUT: BUILD) for records.py.
@@ -41,7 +41,7 @@ for ranks in ${RANKS:-2 3 4}; do
             /problem_id == 75/,/problem_id == 76/s/ gate\.contig/ (gate - 5.5).contig/' \
             utils/input_output_tensors.py
         if [ "$ranks" -le "$gpus" ]; then
-            for problem in 74 75; do
+            for problem in ${PROBLEMS:-74 75}; do
                 one "$ranks" $gates $problem "$gpus x ${smi%%, *}" "${PERF---measure-perf}"
             done
             continue
@@ -51,7 +51,7 @@ for ranks in ${RANKS:-2 3 4}; do
             s/^    os.environ\["LOCAL_RANK"\] = .*/&\
     os.environ.update(NCCL_HOSTID=str(rank), NCCL_SOCKET_IFNAME="lo")/' \
             scripts/worker.py utils/init_and_finalize_backends.py
-        for problem in 74 75; do
+        for problem in ${PROBLEMS:-74 75}; do
             one "$ranks" $gates $problem "$ranks processes on one ${smi%%, *}" "" &
         done
     done
