@@ -62,7 +62,8 @@ int kcp_owners_make(struct kcp_owners *o, enum kcp_spread spread, int N,
     *why = "owners: the pointer to the struct to fill is NULL";
     if (!o) return KCP_BAD;
     *o = (struct kcp_owners){ 0 };
-    if ((*why = refuse(spread, N, cu, R, stripe, &B))) return KCP_BAD;
+    *why = refuse(spread, N, cu, R, stripe, &B);
+    if (*why) return KCP_BAD;
     const int64_t whole[] = { 0, cu[N] };
     const int all = spread == KCP_CONTIGUOUS || B == 0;
     if (all) {

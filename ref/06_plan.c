@@ -266,7 +266,8 @@ static int build(struct owned *own, const struct request *a, const char **why)
     int err = ranges(p, a);
     if (!err) err = own_segments(p, why);
     if (err) return err;
-    if ((*why = count(p, &chunks))) return KCP_BAD;
+    *why = count(p, &chunks);
+    if (*why) return KCP_BAD;
     own->block = malloc((4LL * p->S + 3LL * p->R + chunks) * sizeof(int));
     if (!own->block) return KCP_NO_MEMORY;
 
@@ -285,8 +286,8 @@ static int make(struct kcp_plan **plan, int N, const int64_t *cu_seqlens, int R,
     why = why ? why : &unread;
     if (!plan) return kcp_refuse(err, "plan: the pointer to the plan to make is NULL");
     *plan = NULL;
-    if ((*why = refuse(N, cu_seqlens, R, a, L, C)))
-        return kcp_refuse(err, "plan: %s", *why);
+    *why = refuse(N, cu_seqlens, R, a, L, C);
+    if (*why) return kcp_refuse(err, "plan: %s", *why);
 
     err = KCP_NO_MEMORY;
     struct owned *own = calloc(1, sizeof *own);

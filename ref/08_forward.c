@@ -143,9 +143,10 @@ static int program(struct fore *x)
         memset((char *)a->saved + sizeof *s, 0, s->bytes - sizeof *s);
     }
     //> program
-    if ((status = local(x)) || (status = carry(x))) return status;
-    if (a->saved && (status = keep(x))) return status;
-    return output(x);
+    status = local(x);
+    if (!status) status = carry(x);
+    if (!status && a->saved) status = keep(x);
+    return status ? status : output(x);
     //< program
 }
 

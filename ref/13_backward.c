@@ -87,10 +87,10 @@ static int recompute(struct backward_rank *x)
     if (x->own.full) return KCP_NO_MEMORY;
     //> recompute
     rank_enter(a, 0, a->h0, h_start);
-    if ((status = ref_gate(&gate)) || (status = ref_wy_factors(&wy)) ||
-        (status = ref_h0(&h0)))
-        return status;
-    return ref_chunk(&chunk);
+    status = ref_gate(&gate);
+    if (!status) status = ref_wy_factors(&wy);
+    if (!status) status = ref_h0(&h0);
+    return status ? status : ref_chunk(&chunk);
     //< recompute
 }
 
@@ -201,11 +201,13 @@ static int program(struct backward_rank *x)
     if (own->full) return KCP_NO_MEMORY;
 
     //> program
-    if ((status = open_block(x))) return status;
-    if (!x->h && (status = recompute(x))) return status;
-    if ((status = chunks(x, KCP_LOCAL)) || (status = carry(x)) ||
-        (status = chunks(x, KCP_REVERSE)) || (status = down(x)))
-        return status;
+    status = open_block(x);
+    if (!status && !x->h) status = recompute(x);
+    if (!status) status = chunks(x, KCP_LOCAL);
+    if (!status) status = carry(x);
+    if (!status) status = chunks(x, KCP_REVERSE);
+    if (!status) status = down(x);
+    if (status) return status;
     rank_leave(a, 1, x->dh_in, a->dht, a->dh0);
     return parameters(x);
     //< program

@@ -119,6 +119,19 @@ static int into_weights(struct spike_rank *x)
     return status;
 }
 
+static int outputs(struct spike_rank *x)
+{
+    return scan_outputs(x) ? KCP_NO_MEMORY : scan_repeat(x);
+}
+
+static int gradients(struct spike_rank *x)
+{
+    int status = tile_states(x);
+    if (!status) status = carry(x, 1, x->ends);
+    if (!status) status = scan_gradients(x);
+    return status ? status : into_weights(x);
+}
+
 static int program(struct spike_rank *x)
 {
     const struct kcp_scan *a = x->a;
@@ -126,13 +139,10 @@ static int program(struct spike_rank *x)
     int status;
     x->seg = x->plan->seg + x->plan->ctx[a->r].seg0;
     //> program
-    if ((status = prepare(x)) || (back && (status = scan_spread(x))) ||
-        (status = carry(x, 0, x->states)))
-        return status;
-    if (!back) status = scan_outputs(x) ? KCP_NO_MEMORY : scan_repeat(x);
-    else if (!(status = tile_states(x)) && !(status = carry(x, 1, x->ends)) &&
-             !(status = scan_gradients(x)))
-        status = into_weights(x);
+    status = prepare(x);
+    if (!status && back) status = scan_spread(x);
+    if (!status) status = carry(x, 0, x->states);
+    if (!status) status = back ? gradients(x) : outputs(x);
     if (!status) leave(x, back);
     //< program
     return status;

@@ -122,9 +122,11 @@ static int program(struct family_rank *x)
     const int64_t m = x->m->rows, row = (int64_t)a->HV * a->V;
     int status;
     //> program
-    if ((status = family_prepare(x)) || (status = local(x)) || (status = enter(x)) ||
-        (status = scan(x)))
-        return status;
+    status = family_prepare(x);
+    if (!status) status = local(x);
+    if (!status) status = enter(x);
+    if (!status) status = scan(x);
+    if (status) return status;
     if (a->pass == KCP_FORWARD) {
         for (int64_t t = 0; t < a->T; t++)
             memcpy((double *)a->o + t * row, x->o + ((t + 1) * m - 1) * row,
@@ -134,9 +136,10 @@ static int program(struct family_rank *x)
     }
     spread(x);
     rank_enter(a, 1, a->dht, x->ends);
-    if ((status = reverse(x, KCP_LOCAL)) || (status = carry(x, 1, x->ends)) ||
-        (status = reverse(x, KCP_REVERSE)))
-        return status;
+    status = reverse(x, KCP_LOCAL);
+    if (!status) status = carry(x, 1, x->ends);
+    if (!status) status = reverse(x, KCP_REVERSE);
+    if (status) return status;
     family_clear(a);
     family_every(x, 1);
     rank_leave(a, 1, x->dh_in, a->dht, a->dh0);

@@ -232,8 +232,11 @@ static int threads_recv(struct kcp_comm *c, void *data, size_t bytes, int from,
     pthread_mutex_lock(&m->w->lock);
     int err = m->w->failed ? KCP_COMM : KCP_OK;
     m->from = from;
-    while (!err && !*(at = threads_message(m, from)))
+    at = threads_message(m, from);
+    while (!err && !*at) {
         err = threads_wait(m, IN_RECV, "recv");
+        at = threads_message(m, from);
+    }
     if (!err) {
         message = *at;
         *at = message->next;
