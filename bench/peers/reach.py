@@ -118,20 +118,6 @@ def differs(a, b):
     return float(f"{worst:.2g}")
 
 
-def path_of():
-    """Returns the paths (kcp-check --paths) of the last call of kcp_torch."""
-    import ctypes as C
-    from kcp_torch import chunk, library
-    lib = library.lib
-    lib.kcp_layer_path.restype = C.c_char_p
-    site, found = list(chunk._latest.values())[-1], []
-    for key, call in site.calls.items():
-        if key[0] in ("forward", "backward"):
-            name = lib.kcp_layer_path(call.layer.at, call.args, int(key[0] == "backward"))
-            found.append((name or b"-").decode())
-    return " ".join(dict.fromkeys(found))
-
-
 def functions(system, model):
     if system == "fla":
         from fla.ops.gated_delta_rule import chunk_gated_delta_rule
@@ -157,9 +143,6 @@ def run_row(torch, timer, name, systems, rank, R):
     row, first = ROWS[name], None
     for system in systems:
         found = dict(row=name, peer=system)
-        if system == "kcp_torch":
-            from kcp_torch import chunk
-            chunk._latest.clear()        # path_of reads this row's call alone
         try:
             x, do = inputs(torch, row, row["T"] // R, 1 + rank)
             more, function = options(row, system == "fla"), functions(system, row["model"])
@@ -167,7 +150,8 @@ def run_row(torch, timer, name, systems, rank, R):
                 more["cp_context"] = context_of(system, torch, row)
             out = timer.times(lambda x: function(**x, **more)[0], x, do, found)
             if system == "kcp_torch":
-                found["path"] = path_of()
+                import kcp_torch
+                found["path"] = " ".join(kcp_torch.last_paths())
             if first is not None and row["layout"] == "contiguous":
                 found["differs"] = differs(out, first)
             first, out, x, do = out, None, None, None

@@ -14,8 +14,8 @@ from torch.utils.checkpoint import checkpoint
 
 import kcp_torch
 from kcp_torch import library, paths
-from oracle import (B16, CASES, CUDA, D, F16, F32, LIMITS, call, close, compiled, conv_case,
-                    draw, equal, on_cpu, on_gpu, one_case, options, refuses)
+from oracle import (B16, CASES, CUDA, D, F16, F32, LIMITS, TOKENS, call, close, compiled,
+                    conv_case, draw, equal, on_cpu, on_gpu, one_case, options, refuses)
 
 if CUDA:
     from oracle import LONG, gpu
@@ -268,3 +268,18 @@ def test_choices():
 @on_cpu
 def test_compiled():
     compiled()
+
+
+def test_last_paths():
+    """The last call's paths: of forward, and of backward after it; another call of sizes
+    that are known replaces them."""
+    x, _, _ = draw(1, (0, 20), 2, 4, 8, 8, options())
+    y = [x[n].clone().requires_grad_() for n in TOKENS]
+    kinds = lambda: [n.split("_")[0] for n in kcp_torch.last_paths()]
+    kcp_torch.chunk_kda(*y)[0].sum().backward()
+    assert kinds() == ["forward", "backward"]
+    with torch.no_grad():
+        kcp_torch.chunk_kda(*(t[:, :7] for t in y))
+    assert kinds() == ["forward"]
+    kcp_torch.chunk_kda(*y)
+    assert kinds() == ["forward", "backward"]

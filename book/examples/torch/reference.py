@@ -11,7 +11,7 @@ import sys
 import textwrap
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-PUBLIC = {"chunk": ("chunk_kda", "chunk_gated_delta_rule"),
+PUBLIC = {"chunk": ("chunk_kda", "chunk_gated_delta_rule", "last_paths"),
           "conv": ("causal_conv1d", "ShortConvolution"),
           "groups": ("build_cp_context", "CPContext", "release")}
 

@@ -6,6 +6,7 @@ Each rank has a copy of A_log, dt_bias and the initial state. The gradients of a
 come from its rank's tokens only, so the caller must sum gradients over ranks. With
 reduce_gradients=True every rank gets the sums for A_log and dt_bias.
 """
+import ctypes as C
 import functools
 import math
 import numbers
@@ -282,6 +283,27 @@ def parameter(name, x, shape, like):
     floating(name, x, (None,) * x.dim(), like)
 
 
+def last_paths() -> Tuple[str, ...]:
+    """Returns the names of the paths, i.e. kernels, of the last call of `chunk_kda` or
+    `chunk_gated_delta_rule`, as `kcp-check --paths` lists them: of forward, and of
+    backward if a call of these sizes had one. A call that torch.compile has traced is
+    not seen.
+
+    >>> q, beta = torch.ones(1, 3, 1, 2), torch.ones(1, 3, 1)
+    >>> _ = chunk_kda(q, q, q, -q, beta)
+    >>> last_paths()
+    ('forward_ref',)
+    """
+    lib = library.lib
+    lib.kcp_layer_path.restype = C.c_char_p
+    names = []
+    for (pass_, *_), call in (_last[0].calls if _last else {}).items():
+        name = lib.kcp_layer_path(call.layer.at, call.args, int(pass_ == "backward"))
+        names.append(name.decode() if name else f"{pass_}_ref")      # on a CPU
+    return tuple(dict.fromkeys(names))
+
+
+_last = groups.Cache()                        # key 0: the Site of the last call
 _known = groups.Cache()                       # Sites of calls that passed the checks
 _latest = groups.Cache()                      # the last call of each kind
 
@@ -340,6 +362,7 @@ def _layer(all_, final, q, k, v, g, beta, A_log, dt_bias, h0, cu_seqlens,
                            not x.is_neg() and not x.data_ptr() & 15)
                for x, y, t in zip(inputs, given, site.types)):
             site.alike.remember([x for x in inputs if x is not None])
+    _last[0] = site
     if torch.is_grad_enabled():
         for x in inputs:
             if x is not None and x.requires_grad:
@@ -458,7 +481,8 @@ def chunk_kda(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor,
                    use_beta_sigmoid_in_kernel, allow_neg_eigval, lower_bound,
                    _save(save, disable_recompute),
                    _turned(state_v_first, transpose_state_layout, more),
-                   _chunk(chunk_size), form, reduce_gradients, round_gates), _final(output_final_state),
+                   _chunk(chunk_size), form, reduce_gradients, round_gates),
+                  _final(output_final_state),
                   q, k, v, g, beta, A_log, dt_bias, initial_state, cu_seqlens,
                   cu_seqlens_cpu, cp_context)
 
@@ -497,6 +521,7 @@ def chunk_gated_delta_rule(
                    use_beta_sigmoid_in_kernel, allow_neg_eigval, None,
                    _save(save, disable_recompute),
                    _turned(state_v_first, transpose_state_layout, more),
-                   _chunk(chunk_size), form, reduce_gradients, round_gates), _final(output_final_state),
+                   _chunk(chunk_size), form, reduce_gradients, round_gates),
+                  _final(output_final_state),
                   q, k, v, g, beta, A_log, dt_bias, initial_state, cu_seqlens,
                   cu_seqlens_cpu, cp_context)

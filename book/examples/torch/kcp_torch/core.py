@@ -86,8 +86,10 @@ def floating(name, x, shape, like, letters=None):
 
 
 def in_memory(**tensors):
-    """Rejects tensors without memory of their own, such as a DTensor."""
+    """Rejects tensors without memory of their own, such as a DTensor, or sparse ones."""
     for name, x in tensors.items():
+        if x is not None and x.layout is not torch.strided:
+            raise ValueError(f"{name}: found {x.layout}, expected a dense tensor")
         if x is not None and x.numel() and not x.data_ptr():
             raise ValueError(f"{name}: found {type(x).__name__} without memory,"
                              " expected a plain tensor, e.g. a DTensor's to_local()")
@@ -236,6 +238,9 @@ class Alike:
     def __call__(self, tensors):
         """Returns the addresses of the tensors, or None if no earlier set matches or an
         address is not a multiple of 16 bytes."""
+        for x in tensors:
+            if x.is_nested:                   # check() would abort the process
+                return None
         for check in self.seen:
             if check(*tensors):
                 places = [x.data_ptr() for x in tensors]
