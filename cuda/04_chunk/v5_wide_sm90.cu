@@ -9,14 +9,15 @@
 // scan: 4 C K 64 sequential flops per chunk, 1024 cycles of the tensor core. Bound of
 // the outputs: memory, 2 K V bytes of h per chunk and head, written and read.
 static __global__ __launch_bounds__(WIDE_THREADS, 1)
-void scan_wide(const struct kcp_chunk a)
+void scan_wide(const struct kcp_chunk a, const __grid_constant__ CUtensorMap h)
 {
     extern __shared__ __align__(1024) unsigned char shared[];
     const int s = blockIdx.x, n = blockIdx.y;
     const int64_t state = ((int64_t)s * a.HV + n) * ROWS_K * a.V;
     forward_block<1>(a, s, n, blockIdx.z * 64,
                      a.h_in ? (const float *)a.h_in + state : NULL,
-                     (float *)a.h_out + state, a.V, (struct forward_storage *)shared);
+                     (float *)a.h_out + state, a.V, &h,
+                     (struct forward_storage *)shared);
 }
 
 // A block computes o = scale qg h + Aqk v_new of one chunk and 64 columns of V.
@@ -115,9 +116,11 @@ int v5_chunk(void *args)
     for (const void *x : p)
         if (!is_aligned_16(x)) return KCP_NA;
     if (!a->NS) return KCP_OK;
+    CUtensorMap h;
+    if (!wide_store_map(&h, a->h, a->NC, a->HV, a->V)) return KCP_NA;
     cudaFuncSetAttribute(scan_wide, most, one);
     cudaFuncSetAttribute(output_wide, most, two);
-    scan_wide<<<dim3(a->NS, a->HV, a->V / 64), WIDE_THREADS, one, a->stream>>>(*a);
+    scan_wide<<<dim3(a->NS, a->HV, a->V / 64), WIDE_THREADS, one, a->stream>>>(*a, h);
     if (a->o && a->NC)
         output_wide<<<dim3(a->NC * (a->V / 64), a->HV), 128, two, a->stream>>>(*a);
     return launched();

@@ -21,7 +21,7 @@ void affine_wide(const struct kcp_affine a)
     if (!(want & (of_M ? KCP_WANT_M : KCP_WANT_H))) return;
     if (of_M) M_block(a, s, n, z * 64, map + a.V, VK, m);
     else forward_block<0>(a, s, n, (z - K_TILES) * 64, h0 ? h0 + head * a.V : NULL, map,
-                          VK, m);
+                          VK, NULL, m);
 }
 
 int v4_affine(void *args)

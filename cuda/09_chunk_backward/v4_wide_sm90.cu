@@ -5,14 +5,16 @@
 
 // Bound: 6 C K 64 sequential flops per chunk, 1536 cycles of the tensor core.
 static __global__ __launch_bounds__(WIDE_THREADS, 1)
-void reverse_wide(const struct kcp_chunk_backward a)
+void reverse_wide(const struct kcp_chunk_backward a,
+                  const __grid_constant__ CUtensorMap dh)
 {
     extern __shared__ __align__(1024) unsigned char shared[];
     const int s = blockIdx.x, n = blockIdx.y;
     const int64_t state = ((int64_t)s * a.HV + n) * ROWS_K * a.V;
     reverse_block<1>(a, s, n, blockIdx.z * 64,
                      a.dh_out ? (const float *)a.dh_out + state : NULL,
-                     (float *)a.dh_in + state, a.V, (struct reverse_storage *)shared);
+                     (float *)a.dh_in + state, a.V, &dh,
+                     (struct reverse_storage *)shared);
 }
 
 int v4_chunk_backward(void *args)
@@ -32,9 +34,12 @@ int v4_chunk_backward(void *args)
     int status = KCP_OK;
     if (a->part & KCP_LOCAL && a->NC) status = v2_chunk_backward(&local);
     if (status || !(a->part & KCP_REVERSE)) return status;
+    CUtensorMap dh;
+    if (!wide_store_map(&dh, a->dh, a->NC, a->HV, a->V)) return KCP_NA;
     cudaFuncSetAttribute(reverse_wide, cudaFuncAttributeMaxDynamicSharedMemorySize,
                          bytes);
-    reverse_wide<<<dim3(a->NS, a->HV, a->V / 64), WIDE_THREADS, bytes, a->stream>>>(*a);
+    reverse_wide<<<dim3(a->NS, a->HV, a->V / 64), WIDE_THREADS, bytes, a->stream>>>(*a,
+                                                                                    dh);
     return launched();
 }
 

@@ -23,7 +23,7 @@ void merge_backward_wide(const struct kcp_merge_backward a)
     if (!(want & (of_M ? KCP_WANT_M : KCP_WANT_H))) return;
     if (of_M) M_block(a, s, n, z * 64, dmap + a.V, VK, m);
     else reverse_block<0>(a, s, n, (z - blocks) * 64,
-                          dh_end ? dh_end + head * a.V : NULL, dmap, VK,
+                          dh_end ? dh_end + head * a.V : NULL, dmap, VK, NULL,
                           (struct reverse_storage *)shared);
 }
 

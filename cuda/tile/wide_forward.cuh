@@ -20,15 +20,15 @@ struct forward_storage {
 // Loads all chunks of token range s, with columns v to v + 63 of u if `of_h` is set.
 template <int of_h, class Args>
 static __device__ __forceinline__ void load_forward(const Args &a, int s, int n, int v,
-                                                    int c0, int count,
                                                     struct forward_storage *m)
 {
+    const struct token_range all = stretch_of(a, s);
+    const int count = chunks_of(all), id = threadIdx.x;
     const int64_t HV = a.HV;
-    const int id = threadIdx.x;
     float2 g = {};
-    if (count) g = wide_gate_read(a, chunk_tokens(a, s, c0), n, id);
+    if (count) g = wide_gate_read(a, chunk_of(all, 0), n, id);
     for (int i = 0; i < count; i++) {
-        const struct token_range z = chunk_tokens(a, s, c0 + i);
+        const struct token_range z = chunk_of(all, i);
         const struct rows k = rows_of(a, z.t, n, a.kg, a.k);
         ring_wait_empty(&m->ring, 2 * i);
         wide_gate_write(&m->g[i % FORWARD_STAGES], g, a.KG == 1, a.scale, id);
@@ -39,7 +39,7 @@ static __device__ __forceinline__ void load_forward(const Args &a, int s, int n,
                                 in<bf16>(a.w, z.t, HV, n, ROWS_K), HV * ROWS_K, z.len,
                                 id);
         ring_issued(&m->ring, 2 * i);
-        if (i + 1 < count) g = wide_gate_read(a, chunk_tokens(a, s, c0 + i + 1), n, id);
+        if (i + 1 < count) g = wide_gate_read(a, chunk_of(all, i + 1), n, id);
         ring_wait_empty(&m->ring, 2 * i + 1);
         cp_async_tiles<K_TILES>(m->tile[(2 * i + 1) % SLOTS], k.x, k.ld, z.len, id);
         ring_issued(&m->ring, 2 * i + 1);
@@ -48,12 +48,14 @@ static __device__ __forceinline__ void load_forward(const Args &a, int s, int n,
 }
 
 // Computes v_new = u - w S, then S <- Lambda S + kg^T v_new. If `stores` is set, v_new
-// replaces u, and while the tensor core computes S, the old S and v_new are stored. The
-// first barrier separates the copies of the previous chunk from writes to the same
-// memory. The second barrier separates these writes from the copies.
+// replaces u, and while the tensor core computes S, the copy engine stores the old S,
+// and the threads store v_new. The first barrier separates the engine's reads of the
+// previous chunk from writes to `old`. The second barrier, in wide_store, separates
+// writes to `old` and u from the stores.
 template <int stores, class Args>
 static __device__ __forceinline__ void forward_step(const Args &a, struct token_range z,
                                                     int n, int v, int c, int i,
+                                                    const CUtensorMap *h,
                                                     struct forward_storage *m,
                                                     float (*S)[4])
 {
@@ -64,10 +66,10 @@ static __device__ __forceinline__ void forward_step(const Args &a, struct token_
     float x[8][4], y[8][4];
 
     //> kernel-wide
+    if (stores) wide_store_done();
     if (stores) warpgroup_sync();
     ring_wait_full(&m->ring, w);
-    wide_times_rows<1, stores>(y, S, m->tile[w % SLOTS], m->old);
-    wide_decay(S, g, gdn);
+    wide_times_rows<1, stores>(y, S, m->tile[w % SLOTS], m->old, &g, gdn);
     ldmatrix_swizzled(x, u);
     wgmma_wait<0>();
     fence_operand<8>(y);
@@ -77,18 +79,14 @@ static __device__ __forceinline__ void forward_step(const Args &a, struct token_
     if (stores) stmatrix_swizzled<8>(u, x);
     if (gdn) scale_columns<8>(x, g.ek);
     pack_accumulator<8>((uint32_t(*)[4])x_, x);
+    if (stores) wide_store(*h, m->old, v, (c * a.HV + n) * ROWS_K);
     ring_wait_full(&m->ring, k);
     wgmma_fence();
     wide_add_rows(S, x_, m->tile[k % SLOTS]);
     wgmma_commit();
-    if constexpr (stores) {
-        warpgroup_sync();
-        copy_swizzled_rows<ROWS_K>(
-            (bf16 *)a.h + ((int64_t)c * a.HV + n) * ROWS_K * a.V + v, a.V, ROWS_K,
-            m->old);
+    if constexpr (stores)
         copy_swizzled_rows<CHUNK>(out<bf16>(a.v_new, z.t, a.HV, n, a.V) + v,
                                   (int64_t)a.HV * a.V, z.len, u);
-    }
     wgmma_wait<0>();
     keep_operand(x_);
     fence_operand<32>(S);
@@ -107,7 +105,7 @@ static __device__ __forceinline__ void M_step(int i, int gdn, struct forward_sto
 
     //> kernel-wide-map
     ring_wait_full(&m->ring, w);
-    wide_times_rows<2, 0>(y, M, m->tile[w % SLOTS], NULL);
+    wide_times_rows<2, 0>(y, M, m->tile[w % SLOTS], NULL, NULL, gdn);
     wgmma_wait<0>();
     fence_operand<8>(y);
     ring_release(&m->ring, w);
@@ -120,24 +118,27 @@ static __device__ __forceinline__ void M_step(int i, int gdn, struct forward_sto
 
 // Scans columns v to v + 63 of the states of token range s and head n, from h_in
 // (NULL: 0) to h_out, which has row stride ld. Both point to the head's first column.
+// If `stores` is set, h is the map of the tensor h.
 template <int stores, class Args>
 static __device__ __forceinline__ void forward_block(const Args &a, int s, int n, int v,
                                                      const float *h_in, float *h_out,
-                                                     int ld, struct forward_storage *m)
+                                                     int ld, const CUtensorMap *h,
+                                                     struct forward_storage *m)
 {
-    const int *cn = (const int *)a.cn;
-    const int c0 = cn[s], count = __shfl_sync(~0u, cn[s + 1] - c0, 0);
+    const struct token_range all = stretch_of(a, s);
+    const int c0 = ((const int *)a.cn)[s], count = chunks_of(all);
 
     ring_init(&m->ring);
     if (__shfl_sync(~0u, threadIdx.x / 128, 0) == 0) {
-        load_forward<1>(a, s, n, v, c0, count, m);
+        load_forward<1>(a, s, n, v, m);
         return;
     }
     const int col = v + threadIdx.x / 32 % 4 * 16;
     float S[ROWS_K / 8][4];
     load_state<ROWS_K>(S, h_in ? h_in + col : NULL, 1, a.V);
     for (int i = 0; i < count; i++)
-        forward_step<stores>(a, chunk_tokens(a, s, c0 + i), n, v, c0 + i, i, m, S);
+        forward_step<stores>(a, chunk_of(all, i), n, v, c0 + i, i, h, m, S);
+    if (stores) wide_store_done();
     store_state<ROWS_K>(h_out + col, 1, ld, S);
 }
 
@@ -147,12 +148,11 @@ static __device__ __forceinline__ void M_block(const Args &a, int s, int n, int 
                                                float *to, int ld,
                                                struct forward_storage *m)
 {
-    const int *cn = (const int *)a.cn;
-    const int c0 = cn[s], count = __shfl_sync(~0u, cn[s + 1] - c0, 0);
+    const int count = chunks_of(stretch_of(a, s));
 
     ring_init(&m->ring);
     if (__shfl_sync(~0u, threadIdx.x / 128, 0) == 0) {
-        load_forward<0>(a, s, n, 0, c0, count, m);
+        load_forward<0>(a, s, n, 0, m);
         return;
     }
     const int col = v + threadIdx.x / 32 % 4 * 16;

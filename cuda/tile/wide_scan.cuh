@@ -3,11 +3,32 @@
 #ifndef KCP_TILE_WIDE_SCAN_CUH
 #define KCP_TILE_WIDE_SCAN_CUH
 
+#include "tma.cuh"
 #include "warpgroup_store.cuh"
 
 // A consumer warpgroup holds 64 columns of a state [256,V] as S^T [64,256], 128 fp32
 // registers per thread. Threads 0 to 127 load, threads 128 to 255 compute.
 enum { ROWS_K = 256, K_TILES = ROWS_K / 64, WIDE_THREADS = 256 };
+
+// The tokens of stretch s (a token range of one sequence), and those of its chunk i.
+template <class Args>
+static __device__ __forceinline__ struct token_range stretch_of(const Args &a, int s)
+{
+    const int *cu = (const int *)a.cu;
+    return { cu[s], cu[s + 1] - cu[s] };
+}
+
+// The number of chunks, from lane 0, so that the compiler knows that all warps agree.
+static __device__ __forceinline__ int chunks_of(struct token_range all)
+{
+    return __shfl_sync(~0u, (all.len + CHUNK - 1) / CHUNK, 0);
+}
+
+static __device__ __forceinline__ struct token_range chunk_of(struct token_range all,
+                                                              int i)
+{
+    return { all.t + i * CHUNK, min(CHUNK, all.len - i * CHUNK) };
+}
 
 // The threads i of a warpgroup copy len rows of a tensor, `stride` elements apart, to
 // `tiles` swizzle128 tiles of 64 columns. Rows >= len become 0.
@@ -27,57 +48,22 @@ static __device__ __forceinline__ void cp_async_tiles(bf16 *to, const bf16 *from
     }
 }
 
-// Issues y^T [64,64] = S^T X^T, with X [64,256] in four tiles and S split into `pieces`
-// of bf16. If `stores` is set, stores S, rounded to bf16, in `old` [256,64]: both need
-// the same packed pairs. The caller waits.
-template <int pieces, int stores>
-static __device__ __forceinline__ void wide_times_rows(float (*y)[4],
-                                                       const float (*S)[4],
-                                                       const bf16 *X, bf16 *old)
-{
-    const int lane = threadIdx.x % 32, row = lane % 8 + lane / 16 * 8;
-    const int piece = threadIdx.x / 32 % 4 * 2 + lane / 8 % 2;
-    const uint32_t to = smem_addr((const char *)old + swizzle128_offset(row, piece));
-    uint32_t a[2][2][pieces][4];
-    #pragma unroll
-    for (int b = 0; b < ROWS_K / 32; b++) {
-        if (b >= 2) wgmma_wait<1>();
-        #pragma unroll
-        for (int i = 0; i < 2; i++) {
-            split_bf16<pieces>(a[b % 2][i], S + 4 * b + 2 * i);
-            if (stores) stmatrix_x4_trans(to + (2 * b + i) * 2048, a[b % 2][i][0]);
-        }
-        wgmma_fence();
-        #pragma unroll
-        for (int i = 0; i < 2 * pieces; i++) {
-            const int step = 2 * b + i / pieces;
-            wgmma_m64n64k16_rs<0>(y, a[b % 2][i / pieces][i % pieces],
-                                  smem_desc_k_major(X) + step / 4 * DESC_NEXT_TILE
-                                      + step % 4 * DESC_STEP_K_MAJOR,
-                                  b || i);
-        }
-        wgmma_commit();
-    }
-}
-
-// Issues S^T [64,256] += y^T X, with y packed in a. The caller must call wgmma_fence
-// first, and then wgmma_commit, wgmma_wait, keep_operand and fence_operand.
-static __device__ __forceinline__ void wide_add_rows(float (*S)[4],
-                                                     const uint32_t (*a)[1][4],
-                                                     const bf16 *X)
-{
-    warpgroup_add_rows_async(S, a, X);
-    warpgroup_add_rows_async(S + 16, a, X + 2 * SWIZZLE128_TILE);
-}
-
-// The factors of a chunk's gate. KDA: decay [256] = exp2(G_last). GDN: decay[0], and of
-// each row eq = scale exp2(G) and ek = exp2(G_last - G).
+// The factors of a chunk's gate, exp2(G_last) per channel. GDN: decay[0] to decay[63]
+// are equal, and of each row eq = scale exp2(G) and ek = exp2(G_last - G).
 struct wide_gate {
     union {
         float decay[ROWS_K];
         struct { float of_chunk[CHUNK], eq[CHUNK], ek[CHUNK]; };
     };
 };
+
+// Returns the factors of the two channels that a thread has in tile t (8 channels).
+static __device__ __forceinline__ float2 wide_factors(const struct wide_gate &g,
+                                                      int gdn, int t)
+{
+    const float *of_64 = g.decay + (gdn ? 0 : t / 8 * 64);
+    return *(const float2 *)(of_64 + t % 8 * 8 + threadIdx.x % 4 * 2);
+}
 
 // Returns the gates of a chunk that thread i of the loader warpgroup reads early. KDA:
 // G_last of channels i and i + 128. GDN: G_last, and G of row i.
@@ -105,13 +91,58 @@ static __device__ __forceinline__ void wide_gate_write(struct wide_gate *to, flo
     }
 }
 
-static __device__ __forceinline__ void wide_decay(float (*S)[4],
-                                                  const struct wide_gate &g, int gdn)
+// Issues y^T [64,64] = S^T X^T, with X [64,256] in four tiles and S split into `pieces`
+// of bf16. If `stores` is set, stores S, rounded to bf16, in `old` [256,64]: both need
+// the same packed pairs. If g is not NULL, multiplies S by the chunk's decay while the
+// tensor core multiplies the pieces: S is the result of earlier products, so without a
+// wait of its own the compiler inserts waits for all products (note C7517 of ptxas).
+// The caller waits.
+template <int pieces, int stores>
+static __device__ __forceinline__ void wide_times_rows(float (*y)[4], float (*S)[4],
+                                                       const bf16 *X, bf16 *old,
+                                                       const struct wide_gate *g,
+                                                       int gdn)
 {
-    if (!gdn) return scale_columns<ROWS_K / 8>(S, g.decay);
-    const float f = g.of_chunk[0];
+    const int lane = threadIdx.x % 32, row = lane % 8 + lane / 16 * 8;
+    const int piece = threadIdx.x / 32 % 4 * 2 + lane / 8 % 2;
+    const uint32_t to = smem_addr((const char *)old + swizzle128_offset(row, piece));
+    uint32_t a[2][2][pieces][4];
     #pragma unroll
-    for (int i = 0; i < ROWS_K / 2; i++) S[i / 4][i % 4] *= f;
+    for (int b = 0; b < ROWS_K / 32; b++) {
+        if (b >= 2) wgmma_wait<1>();
+        #pragma unroll
+        for (int i = 0; i < 2; i++) {
+            split_bf16<pieces>(a[b % 2][i], S + 4 * b + 2 * i);
+            if (stores) stmatrix_x4_trans(to + (2 * b + i) * 2048, a[b % 2][i][0]);
+        }
+        wgmma_fence();
+        #pragma unroll
+        for (int i = 0; i < 2 * pieces; i++) {
+            const int step = 2 * b + i / pieces;
+            wgmma_m64n64k16_rs<0>(y, a[b % 2][i / pieces][i % pieces],
+                                  smem_desc_k_major(X) + step / 4 * DESC_NEXT_TILE
+                                      + step % 4 * DESC_STEP_K_MAJOR,
+                                  b || i);
+        }
+        wgmma_commit();
+        if (g && b < 2) wgmma_wait<2>();
+        #pragma unroll
+        for (int t = 4 * b; g && t < 4 * b + 4; t++) {
+            const float2 f = wide_factors(*g, gdn, t);
+            #pragma unroll
+            for (int j = 0; j < 4; j++) S[t][j] *= j % 2 ? f.y : f.x;
+        }
+    }
+}
+
+// Issues S^T [64,256] += y^T X, with y packed in a. The caller must call wgmma_fence
+// first, and then wgmma_commit, wgmma_wait, keep_operand and fence_operand.
+static __device__ __forceinline__ void wide_add_rows(float (*S)[4],
+                                                     const uint32_t (*a)[1][4],
+                                                     const bf16 *X)
+{
+    warpgroup_add_rows_async(S, a, X);
+    warpgroup_add_rows_async(S + 16, a, X + 2 * SWIZZLE128_TILE);
 }
 
 // Computes S^T [64,256] <- S^T Lambda - y^T X, with y in two bf16 pieces, 64 columns of
@@ -124,7 +155,6 @@ static __device__ __forceinline__ void wide_decay_minus(float (*S)[4],
                                                         const struct wide_gate &g,
                                                         int gdn)
 {
-    const int e = threadIdx.x % 4 * 2;
     uint32_t a[4][2][4];
     float d[2][8][4];
     #pragma unroll
@@ -148,13 +178,36 @@ static __device__ __forceinline__ void wide_decay_minus(float (*S)[4],
         #pragma unroll
         for (int i = 0; i < 8; i++) {
             const int tile = 8 * (t - 1) + i;
-            const float2 f = gdn ? make_float2(g.of_chunk[0], g.of_chunk[0])
-                                 : *(const float2 *)(g.decay + tile * 8 + e);
+            const float2 f = wide_factors(g, gdn, tile);
             #pragma unroll
             for (int j = 0; j < 4; j++)
                 S[tile][j] = fmaf(j % 2 ? f.y : f.x, S[tile][j], -d[(t - 1) % 2][i][j]);
         }
     }
+}
+
+// The copy engine stores `old` [256,64], the state of one chunk, whose first row is row
+// `row` of the map's tensor. One thread of the consumers issues the store after all
+// have written `old` (wide_store), and waits before they overwrite it
+// (wide_store_done).
+static __device__ __forceinline__ void wide_store_done(void)
+{
+    if (threadIdx.x == WIDE_THREADS / 2) tma_store_wait_read();
+}
+
+static __device__ __forceinline__ void wide_store(const CUtensorMap &map,
+                                                  const bf16 *old, int v, int row)
+{
+    fence_proxy_async();
+    warpgroup_sync();
+    if (threadIdx.x == WIDE_THREADS / 2) tma_store_3d(map, old, v, 0, row);
+}
+
+// Host: encodes the map of h or dh [NC,HV,256,V], with boxes of 256 rows.
+static inline int wide_store_map(CUtensorMap *map, const void *h, int NC, int HV, int V)
+{
+    return tensor_map_of_heads(map, h, (int64_t)(NC ? NC : 1) * HV * ROWS_K, 1, V,
+                               ROWS_K);
 }
 
 // A ring of SLOTS slots for tiles [64,256], filled in the order of their use. Tile j

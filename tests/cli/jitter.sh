@@ -58,15 +58,16 @@ tile_group|10:v2_tiles_f32|10_wy_backward/v2_tiles_f32|10_wy_backward/v2_tiles_f
 tile_M|11:v2_tiles_f32|11_merge_backward/v2_tiles_f32|11_merge_backward/v2_tiles_f32.cu|c.end_j = of_h ? 1 : VK;|c.end_i = of_h ? VK : VK, c.end_j = 1;|tiles
 tile_beta|03:v2_tiles_f32|03_wy/v2_tiles_f32|03_wy/v2_tiles_f32.cu|m.A[i][j] *= m.beta[j];||tiles
 wide_finish_gdn|13:v4_scans_finish|backward/finish_gdn|backward/finish_gdn.cuh|return float_of_bits(bits, a.g_type) + dt;|return (float)(bf16)float_of_bits(bits, a.g_type) + dt;|types gdn
-k256_decay|04:v5_wide_sm90|04_chunk/v5_wide|tile/wide_forward.cuh|wide_decay(S, g, gdn);||k256
+k256_decay|04:v5_wide_sm90|04_chunk/v5_wide|tile/wide_forward.cuh|wide_times_rows<1, stores>(y, S,|wide_times_rows<1, stores>(y, S, m->tile[w % SLOTS], m->old, NULL, gdn);|k256
+k256_store|04:v5_wide_sm90|04_chunk/v5_wide|tile/wide_forward.cuh|if (stores) wide_store(*h|if (stores) wide_store(*h, m->old, v, c * a.HV * ROWS_K);|k256
 k256_slot|04:v5_wide_sm90|04_chunk/v5_wide|tile/wide_forward.cuh|ring_wait_empty(&m->ring, 2 * i + 1);||k256
 k256_output|04:v5_wide_sm90|04_chunk/v5_wide|04_chunk/v5_wide_sm90.cu|y[i][j] *= m.eq[row + j / 2 * 8];|for (int j = 0; j < 4; j++) y[i][j] *= m.eq[row];|k256
 k256_reverse|09:v4_wide_sm90|09_chunk_backward/v4_wide|tile/wide_reverse.cuh|scale_rows(d, g.eq, gdn, a.scale);||k256
 k256_early|09:v4_wide_sm90|09_chunk_backward/v4_wide|tile/wide_reverse.cuh|ring_wait_full(&m->ring, k);||k256
-k256_pieces|05:v4_wide_sm90|05_affine/v4_wide|tile/wide_forward.cuh|wide_times_rows<2, 0>(y, M,|wide_times_rows<1, 0>(y, M, m->tile[w % SLOTS], NULL);|k256
-k256_factor|05:v4_wide_sm90|05_affine/v4_wide|tile/wide_scan.cuh|const float2 f = gdn ? make_float2(g.of_chunk[0]|const float2 f = gdn ? make_float2(1.0f, 1.0f)|k256
+k256_pieces|05:v4_wide_sm90|05_affine/v4_wide|tile/wide_forward.cuh|wide_times_rows<2, 0>(y, M,|wide_times_rows<1, 0>(y, M, m->tile[w % SLOTS], NULL, NULL, gdn);|k256
+k256_factor|05:v4_wide_sm90|05_affine/v4_wide|tile/wide_scan.cuh|const float *of_64|const float *of_64 = g.decay;|k256
 k256_columns|05:v4_wide_sm90|05_affine/v4_wide|05_affine/v4_wide_sm90.cu|affine_wide<<<dim3(a->NS, a->HV, K_TILES + a->V / 64)|affine_wide<<<dim3(a->NS, a->HV, 2 * K_TILES), WIDE_THREADS, bytes,|k256
-k256_end|11:v4_wide_sm90|11_merge_backward/v4_wide|11_merge_backward/v4_wide_sm90.cu|dh_end ? dh_end|NULL, dmap, VK,|k256
+k256_end|11:v4_wide_sm90|11_merge_backward/v4_wide|11_merge_backward/v4_wide_sm90.cu|dh_end ? dh_end|NULL, dmap, VK, NULL,|k256
 k256_M|13:v2_stages|11_merge_backward/v4_wide|11_merge_backward/v4_wide_sm90.cu|if (of_M) M_block(|if (of_M) M_block(a, s, n, z * 64, dmap + z, VK, m);|k256 ranks
 k256_reuse|13:v2_stages|11_merge_backward/v4_wide|11_merge_backward/v4_wide_sm90.cu|const int blocks = a.reuse_M ? 0 : K_TILES|const int blocks = K_TILES, VK = a.V + ROWS_K;|k256 ranks
 k256_panels|10:v3_split|10_wy_backward/v3_split_wide|10_wy_backward/v3_split_wide_sm90.cu|y.h_dS += dot_half_row|y.h_dS = dot_half_row(x.h[group], x.dS[group]);|k256
