@@ -4,6 +4,7 @@
 #define KCP_CHUNK_PREPARE_CUH
 
 #include "cuda/18_hopper/chunk_factors.cuh"
+#include "cuda/tile/softplus.cuh"
 #include "cuda/tile/typed.cuh"
 
 // Returns the index of the 16x16 block (I, J) among the ten on and below the diagonal.
@@ -37,8 +38,9 @@ static __device__ __forceinline__ float beta_from_raw(const struct forward_param
 }
 
 // Constants of one form of the gate, from which log2_decay computes the decay of a
-// token and channel. The log2 decay is at least -1000, because 2^-1000 is 0 and
-// differences of sums must stay finite.
+// token and channel. With u = times x + plus the log2 decay is top / (1 + 2^u) for a
+// bounded gate, top log2(1 + 2^u) for softplus, and `times` x for a raw gate. It is at
+// least -1000, because 2^-1000 is 0 and differences of sums must stay finite.
 struct gate_constants { float times, plus, top; };
 
 template <int form>
@@ -46,9 +48,9 @@ static __device__ __forceinline__ struct gate_constants gate_constants_from(
     const struct kcp_forward &a, float e, float dt)
 {
     const float base_2 = 1.44269504088896341f;
-    if (form == KCP_GATE_BOUNDED) // lb / (1 + 2^(times x + plus))
+    if (form == KCP_GATE_BOUNDED)
         return { -e * base_2, -e * base_2 * dt, (float)a.lower_bound * base_2 };
-    return { -e * base_2, dt, base_2 };
+    return { base_2, base_2 * dt, -e };
 }
 
 template <int form>
@@ -63,13 +65,10 @@ static __device__ __forceinline__ struct gate_constants gate_constants_of(
 template <int form>
 static __device__ __forceinline__ float log2_decay(struct gate_constants f, float x)
 {
-    if (form == KCP_GATE_RAW) return max_or_nan(f.top * x, -1000.0f);
-    if (form == KCP_GATE_BOUNDED)
-        return __fdividef(f.top, 1.0f + ex2_approx(fmaf(f.times, x, f.plus)));
-    const float y = x + f.plus, e = __expf(-fabsf(y));
-    const float small = e * (1.0f - e * (0.5f - e * (1.0f / 3.0f)));
-    const float softplus = fmaxf(y, 0.0f) + (e < 0.01f ? small : __logf(1.0f + e));
-    return max_or_nan(f.times * softplus, -1000.0f);
+    if (form == KCP_GATE_RAW) return max_or_nan(f.times * x, -1000.0f);
+    const float u = fmaf(f.times, x, f.plus);
+    if (form == KCP_GATE_BOUNDED) return __fdividef(f.top, 1.0f + ex2_approx(u));
+    return max_or_nan(f.top * softplus_log2(u), -1000.0f);
 }
 
 // GDN: computes the log2 decays of two rows. Each log2 decay is at least -200, because

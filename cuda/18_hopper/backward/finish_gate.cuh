@@ -4,10 +4,12 @@
 #define KCP_FINISH_GATE_CUH
 
 #include "finish_producer.cuh"
+#include "cuda/tile/softplus.cuh"
 
 // Constants of two channels, with raw gate x and y = x + dt_bias. For a bounded gate,
 // `times` is -exp(A_log) log2(e), and g = lower_bound / (1 + 2^u) with u = `times` y.
-// For a softplus gate, `times` is -exp(A_log). `plus` is u (softplus: y) at x = 0.
+// For a softplus gate, `times` is -exp(A_log), and the log2 decay is
+// `times` log2(1 + 2^u) with u = log2(e) y. `plus` is u at x = 0.
 struct finish_gate {
     float times, plus[2];
 };
@@ -25,21 +27,7 @@ static __device__ __forceinline__ struct finish_gate finish_gate_of(
         const float times = -e * LOG2_E;
         return { times, { times * dt[0], times * dt[1] } };
     }
-    return { -e, { dt[0], dt[1] } };
-}
-
-// Returns log(1 + e) for 0 <= e <= 1.
-static __device__ __forceinline__ float log_1_plus(float e)
-{
-    return e < 0.01f ? e * (1.0f - e * (0.5f - e * (1.0f / 3.0f))) : __logf(1.0f + e);
-}
-
-// Returns the log2 decay of a token for the softplus gate. The result is at least -256,
-// because 2^-256 is 0 in fp32, and sums of such numbers stay accurate.
-static __device__ __forceinline__ float softplus_decay(float times, float plus, float x)
-{
-    const float y = x + plus, e = __expf(-fabsf(y));
-    return max_or_nan(times * LOG2_E * (fmaxf(y, 0.0f) + log_1_plus(e)), -256.0f);
+    return { -e, { LOG2_E * dt[0], LOG2_E * dt[1] } };
 }
 
 // Loads this lane's raw gates from global memory, where they are fp32. In a partial
@@ -80,7 +68,8 @@ static __device__ __forceinline__ void load_tile_gates(const unsigned char *tile
         }
 }
 
-// Replaces raw gates by log2 decays.
+// Replaces raw gates by log2 decays, of which those without a bound are at least -256,
+// because 2^-256 is 0 in fp32, and sums of such numbers stay accurate.
 template <int form>
 static __device__ __forceinline__ void decays_of_tokens(const struct kcp_backward &a,
                                                         const struct finish_gate &f,
@@ -99,8 +88,10 @@ static __device__ __forceinline__ void decays_of_tokens(const struct kcp_backwar
         #pragma unroll
         for (int t = 0; t < 8; t++)
             #pragma unroll
-            for (int j = 0; j < 4; j++)
-                G[t][j] = softplus_decay(f.times, f.plus[j / 2], G[t][j]);
+            for (int j = 0; j < 4; j++) {
+                const float u = fmaf(LOG2_E, G[t][j], f.plus[j / 2]);
+                G[t][j] = max_or_nan(f.times * softplus_log2(u), -256.0f);
+            }
     else
         #pragma unroll
         for (int t = 0; t < 8; t++)
@@ -176,11 +167,11 @@ static __device__ __forceinline__ float bounded_back(float u, float dg, float *d
     return dx;
 }
 
-static __device__ __forceinline__ float softplus_back(float y, float dg, float *dA)
+static __device__ __forceinline__ float softplus_back(float u, float dg, float *dA)
 {
-    const float e = __expf(-fabsf(y)), r = rcp_approx(1.0f + e);
-    *dA = fmaf(dg, fmaxf(y, 0.0f) + log_1_plus(e), *dA);
-    return dg * (y >= 0.0f ? r : e * r);
+    const float e = ex2_approx(-fabsf(u)), r = rcp_approx(1.0f + e);
+    *dA = fmaf(dg, softplus_log2(u, e), *dA);
+    return dg * (u >= 0.0f ? r : e * r);
 }
 
 // Converts dg to the gradient of the raw gate `g` and stores this gradient. Also stores
@@ -194,7 +185,8 @@ static __device__ __forceinline__ void gate_gradient(
     const struct kcp_backward &a = x.a;
     const struct mma_coords p = mma_coords_of_thread();
     const float bounded_slope = -(float)a.lower_bound * (1.0f / LOG2_E);
-    const float slope_A = form == KCP_GATE_BOUNDED ? bounded_slope : f.times;
+    const float slope_A =
+        form == KCP_GATE_BOUNDED ? bounded_slope : f.times * (1.0f / LOG2_E);
     float slope = 1.0f;
     if (form == KCP_GATE_BOUNDED) slope = bounded_slope * f.times;
     if (form == KCP_GATE_SOFTPLUS) slope = f.times;
@@ -211,7 +203,7 @@ static __device__ __forceinline__ void gate_gradient(
             if (form == KCP_GATE_BOUNDED)
                 dx = bounded_back(fmaf(f.times, g[t][j], f.plus[h]), dx, &dA[h]);
             if (form == KCP_GATE_SOFTPLUS)
-                dx = softplus_back(g[t][j] + f.plus[h], dx, &dA[h]);
+                dx = softplus_back(fmaf(LOG2_E, g[t][j], f.plus[h]), dx, &dA[h]);
             ddt[h] += dx;
             if (8 * t + p.e + j % 2 < z.len)
                 to[j % 2 * row + h * 8] = (number)(slope * dx);

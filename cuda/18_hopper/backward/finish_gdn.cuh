@@ -4,6 +4,7 @@
 #define KCP_FINISH_GDN_CUH
 
 #include "finish_producer.cuh"
+#include "cuda/tile/softplus.cuh"
 
 // Tensors that are loaded and released together form a part. GDN_QK (two stages)
 // contains q, k and their norms for a query/key head. For a value head, GDN_dO contains
@@ -113,13 +114,6 @@ static __device__ __forceinline__ float gdn_exp_A(const struct kcp_backward &a, 
     return a.A_log ? expf(((const float *)a.A_log)[n]) : 1.0f;
 }
 
-static __device__ __forceinline__ float softplus(float y)
-{
-    const float e = __expf(-fabsf(y));
-    const float small = e * (1.0f - e * (0.5f - e * (1.0f / 3.0f)));
-    return fmaxf(y, 0.0f) + (e < 0.01f ? small : __logf(1.0f + e));
-}
-
 static __device__ __forceinline__ float gdn_decay(const struct kcp_backward &a, float y,
                                                   float exp_A)
 {
@@ -127,7 +121,7 @@ static __device__ __forceinline__ float gdn_decay(const struct kcp_backward &a, 
     float g = base_2 * y;
     if (a.gate == KCP_GATE_BOUNDED)
         g = __fdividef((float)a.lower_bound * base_2, 1.0f + __expf(-exp_A * y));
-    if (a.gate == KCP_GATE_SOFTPLUS) g = -base_2 * exp_A * softplus(y);
+    if (a.gate == KCP_GATE_SOFTPLUS) g = -exp_A * softplus_log2(base_2 * y);
     return max_or_nan(g, -200.0f);
 }
 
@@ -143,8 +137,9 @@ static __device__ __forceinline__ float gdn_gate_back(const struct kcp_backward 
         return dx;
     }
     if (a.gate == KCP_GATE_SOFTPLUS) {
-        const float e = __expf(-fabsf(y)), s = __fdividef(1.0f, 1.0f + e);
-        *dA -= dg * exp_A * softplus(y);
+        const float base_2 = 1.44269504088896341f, u = base_2 * y;
+        const float e = ex2_approx(-fabsf(u)), s = __fdividef(1.0f, 1.0f + e);
+        *dA -= dg * exp_A * softplus_log2(u, e) * (1.0f / base_2);
         return -exp_A * (y >= 0.0f ? s : e * s) * dg;
     }
     return dg;
