@@ -4,7 +4,6 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -70,21 +69,6 @@ int array_exists(struct run *x, const char *file)
     return lstat(path_of(x, file, path), &st) == 0;
 }
 
-/* Converts int64_t to int in place, because the references read this array as int. */
-static int narrow(struct run *x, const char *path, struct tensor *a)
-{
-    const int64_t *wide = a->p;
-    int *to = a->p;
-    for (int64_t e = 0; e < a->n; e++) {
-        if (wide[e] < INT32_MIN || wide[e] > INT32_MAX)
-            return run_error(x, RUN_BAD, path, "found %" PRId64 ", expected an int32",
-                             wide[e]);
-        const int value = (int)wide[e];
-        memcpy(to + e, &value, sizeof value);
-    }
-    return 0;
-}
-
 /* The header that a file must have. npy_read_if checks it before allocating memory. */
 struct expected {
     struct run *x;
@@ -96,7 +80,7 @@ struct expected {
 static int refuse(const struct npy *head, void *arg)
 {
     const struct expected *w = arg;
-    const int whole = w->store == KCP_I32 || w->store == KCP_I64;
+    const int whole = w->store == KCP_I64;
     const int is_whole = head->kind == NPY_I64 || head->kind == NPY_I32;
     char found[200], want[300];
     npy_shape(head->nd, head->dim, found, sizeof found);
@@ -124,7 +108,7 @@ int array_load(struct run *x, struct kcp_call *z, const char *name, const char *
     a->nd = in.nd;
     a->n = npy_count(in.nd, in.dim);
     memcpy(a->dim, in.dim, sizeof a->dim);
-    return store == KCP_I32 ? narrow(x, path, a) : 0;
+    return 0;
 }
 
 int array_out(struct run *x, const struct kcp_call *z, const char *name,
@@ -179,8 +163,7 @@ int array_check(struct run *x, const struct tensor *a, int below)
     return 0;
 }
 
-/* ---- names of files. A misspelt name such as cu_seqlen.npy must be an error.
- * Names of all stages' fields are accepted, so that stages can share a folder. */
+/* ---- names of files. A misspelt name such as cu_seqlen.npy must be an error. */
 
 /* Returns 1 if `name` is `field`, or is `field` without its final "_raw" or "_". */
 static int is_field(const char *field, const char *name, size_t n)
@@ -193,9 +176,13 @@ static int is_field(const char *field, const char *name, size_t n)
 static int is_known(const char *name, size_t n)
 {
     static const char *const conv[] = { "dw", "x0", "xt", "dxt", "dx0" };
-    for (int i = 0; i < kcp_nstages; i++)
-        for (int j = 0; j < kcp_stages[i].nfields; j++)
-            if (is_field(kcp_stages[i].fields[j].name, name, n)) return 1;
+    if (is_field("cu_seqlens", name, n)) return 1;
+    for (int pass = 0; pass < 2; pass++) {
+        const struct kcp_stage *s = kcp_stage_find(pass ? "13" : "08");
+        for (int j = 0; j < s->nfields; j++)
+            if (!field_is_grid(&s->fields[j]) && is_field(s->fields[j].name, name, n))
+                return 1;
+    }
     for (size_t i = 0; i < sizeof conv / sizeof *conv; i++) {
         const size_t m = strlen(conv[i]);
         if (n == m + 2 && !memcmp(name, conv[i], m) && name[m] == '_' &&

@@ -20,10 +20,9 @@ const char *field_shape(const struct run *x, const struct kcp_field *f)
  * because each rank uses only the states that it owns. */
 static void *shard(const struct run *x, const struct tensor *a, int r)
 {
-    const size_t elem = a->store == KCP_I32 ? sizeof(int) : sizeof(double);
     int64_t at, n;
     array_part(x, a, r, &at, &n);
-    return (char *)a->p + (size_t)at * elem;
+    return (double *)a->p + at;        /* cu_seqlens, of int64_t, is not divided */
 }
 
 /* Returns the plan's array `name`, or NULL if the plan has no such array. */

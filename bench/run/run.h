@@ -72,7 +72,7 @@ int  run_options(struct run *x, int argc, char **argv);
 int  sizes_bind(struct kcp_call *z, const char *shape, int nd, const int64_t *dim,
                 char *expected, size_t n);
 
-/* load.c. names_check rejects files in --in that no stage and no option reads. */
+/* load.c. names_check rejects files in --in that neither the layer nor --conv reads. */
 int  names_check(struct run *x);
 int  array_exists(struct run *x, const char *file);    /* in --in, or a path */
 int  array_load(struct run *x, struct kcp_call *z, const char *name, const char *file,
