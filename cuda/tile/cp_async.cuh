@@ -39,7 +39,7 @@ static __device__ __forceinline__ void cp_async_wait(void)
 }
 
 #ifdef KCP_OMIT
-#define cp_async_wait OMIT(cp_async_wait)
+#include "omit_copies.cuh"
 #endif
 
 #endif

@@ -69,4 +69,8 @@ static __device__ __forceinline__ int ldmatrix_offset_b(int lane, int pitch)
     return (lane % 8 + lane / 16 * 8) * pitch + lane / 8 % 2 * 8;
 }
 
+#ifdef KCP_OMIT
+#define stmatrix_x4_trans(...) (omit_access(), stmatrix_x4_trans(__VA_ARGS__))
+#endif
+
 #endif

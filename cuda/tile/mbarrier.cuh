@@ -99,12 +99,7 @@ static __device__ __forceinline__ void cp_async_mbarrier_arrive(uint64_t *bar)
 }
 
 #ifdef KCP_OMIT
-#define mbarrier_arrive OMIT(mbarrier_arrive)
-#define warp_arrive OMIT(warp_arrive)
-#define mbarrier_wait OMIT(mbarrier_wait)
-#define mbarrier_arrive_expect_tx OMIT(mbarrier_arrive_expect_tx)
-#define cp_async_mbarrier_arrive OMIT(cp_async_mbarrier_arrive)
-#define mbarrier_test(bar, phase) (OMITTED(mbarrier_test) || mbarrier_test(bar, phase))
+#include "omit_barriers.cuh"
 #endif
 
 #endif

@@ -150,9 +150,7 @@ static __device__ __forceinline__ void mbarrier_fence_init(void)
 }
 
 #ifdef KCP_OMIT
-#define tma_store_wait_read OMIT(tma_store_wait_read)
-#define tma_store_1d(...) (omit_slow_store(), tma_store_1d(__VA_ARGS__))
-#define tma_store_3d(...) (omit_slow_store(), tma_store_3d(__VA_ARGS__))
+#include "omit_stores.cuh"
 #endif
 
 #endif

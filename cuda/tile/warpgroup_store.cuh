@@ -75,6 +75,7 @@ static __device__ __forceinline__ void warpgroup_add_rows_async(
 
 #ifdef KCP_OMIT
 #define warpgroup_sync() OMIT_BARRIER(warpgroup_sync)
+#define copy_swizzled_rows omit_access(), copy_swizzled_rows
 #endif
 
 #endif

@@ -10,8 +10,8 @@
 # case without one place, with random sleeps, RUNS (20) times or until a run fails. The
 # LIMIT (5) of one run is in seconds. JOBS (14) processes share the GPU. The program ends
 # after TIME (540) and lists the places that it did not reach. A line of omit.tsv has
-# the place, the path, the verdict (values, hang, error, unseen) and the reason. ONLY and
-# PLACES are patterns that select paths and places ("file:line name").
+# the place, the path, the verdict (values, hang, error, unseen; void if a control fails)
+# and the reason. ONLY and PLACES are patterns that select paths and places ("file:line name").
 #
 # unseen.tsv says for each place that no case shows which ordering protects it. The exit
 # status is 1 if a case fails without omission, if a place is unseen or did not run and is
@@ -35,10 +35,17 @@ NAMES = ("mbarrier_arrive warp_arrive mbarrier_wait mbarrier_arrive_expect_tx mb
          "cp_async_mbarrier_arrive named_barrier_sync named_barrier_arrive "
          "mbarrier_arrive_cluster cluster_sync tma_store_wait_read "
          "cp_async_wait warpgroup_sync griddepcontrol_wait "
-         "__syncthreads").split()
+         "__syncthreads __syncthreads_or").split()
+# The kind of a place (omit.cuh), which says which copies are late.
+KINDS = {name: kind for kind, names in enumerate((
+    "", "mbarrier_wait mbarrier_test", "tma_store_wait_read", "cp_async_wait",
+    "__syncthreads __syncthreads_or warpgroup_sync named_barrier_sync cluster_sync"))
+         for name in names.split()}
 USE = "l2norm h0 dht beta=sigmoid C=64 "
 SMALL = USE + "H=1 HV=2 K=128 V=128 lengths=400,130,65 "
 LONG = USE + "H=1 HV=2 K=128 V=128 lengths=1500,70 "
+OWN = USE + "H=2 HV=2 K=128 V=128 lengths=400,130,65 "
+TALL = "live %s gate=softplus " + USE + "H=1 HV=2 K=256 V=256 lengths=400,33 "
 WIDE = USE + "H=10 HV=70 K=128 V=128 lengths=150 "
 SIXTY = USE + "H=1 HV=2 K=64 V=64 lengths=400,130,65 "
 WALK = USE + "H=1 HV=4 K=128 V=128 lengths=1000 "
@@ -46,8 +53,15 @@ FAMILY = "H=1 HV=2 C=64 lengths=300,33 h0 dht "
 LADDER = "live kda H=2 HV=2 K=128 V=128 C=64 lengths=500 h0"
 
 
+SEEN = ("values", "hang", "error")
+
+
 class Path(collections.namedtuple("Path", "name stage variant case sms", defaults=["2"])):
     """A case that takes one path of a variant, on a GPU that seems to have `sms` SMs."""
+
+    def group(self):
+        """Paths of a group run the same kernels, or kernels of the same source."""
+        return self.stage, self.variant, self.case.split()[1]
 
 
 def of_layer():
@@ -82,6 +96,12 @@ def of_layer():
             yield Path("%s_%s" % (name, m), stage, variant, soft + case, sms)
         yield Path("forward_one_" + m, "08", "v5_one_kernel",
                    "live %s gate=bounded %s" % (m, SMALL))
+        yield Path("tall_forward_" + m, "08", "v2_stages", TALL % m, "132")
+        yield Path("tall_backward_" + m, "13", "v2_stages", TALL % m, "132")
+        yield Path("f32_forward_" + m, "08", "v2_stages_f32", soft + SMALL, "132")
+        yield Path("f32_backward_" + m, "13", "v2_stages_f32", soft + SMALL, "132")
+    yield Path("forward_own", *fused, "live gdn gate=softplus " + OWN)
+    yield Path("backward_own", *finish, "live gdn gate=softplus " + OWN)
     yield Path("forward_bounded", *fused, "live kda gate=bounded " + SMALL)
     yield Path("forward_one_deep", "08", "v5_one_kernel",
                "live gdn gate=softplus deep=half " + SMALL)
@@ -119,26 +139,29 @@ def number(name, file, line):
 
 
 def all_places():
-    """Returns, by number, (file, line, name, code) of each use in the source."""
-    places = {}
-    use = re.compile(r"(?<!\w)(%s)\s*(?:<\w+>)?\(" % "|".join(NAMES))
+    """Returns, by number, (file, line, name, code) of each use in the source. If the
+    file has the same code several times, all but the first get a number."""
+    places, lines_of = {}, collections.defaultdict(list)
+    use = re.compile(r"(?<!\w)(%s)\s*(?:<[^<>()]*>)?\(" % "|".join(NAMES))
     for file in sorted(glob.glob(ROOT + "/cuda/**/*.cu*", recursive=True)):
         short = os.path.relpath(file, ROOT)
         with open(file, encoding="utf-8") as f:
             lines = f.read().splitlines()
-        # A use before the macro, in the file that defines the macro, is no place.
-        defined = [re.match(r"#define (\w+)", s)[1] for s in lines
-                   if re.match(r"#define \w+.* (OMIT|OMITTED|OMIT_BARRIER)\(", s)]
+        # The files that define the macros have no places.
+        if "#ifdef KCP_OMIT" in lines or short.startswith("cuda/tile/omit"):
+            continue
         for i, text in enumerate(lines, 1):
             code = text.split("//")[0]
             if "static __device__" in code or code.startswith("#"):
                 continue
             for name in use.findall(code):
-                if name not in defined:
-                    n = number(name, short, i)
-                    old = places.setdefault(n, (short, i, name, code.strip()))
-                    if old[:2] != (short, i):
-                        sys.exit("omit.py: %s and %s:%d have one number" % (old, short, i))
+                n = number(name, short, i)
+                same = lines_of[(short, name, code.strip())]
+                same.append(i)
+                text = code.strip() + (" [%d]" % len(same) if len(same) > 1 else "")
+                old = places.setdefault(n, (short, i, name, text))
+                if old[:2] != (short, i):
+                    sys.exit("omit.py: %s and %s:%d have one number" % (old, short, i))
     return places
 
 
@@ -147,26 +170,28 @@ def is_ours(place):
     return bool(re.match(r"cuda/(tile|1[4-8])", place[0]))
 
 
-def judge(build, path, numbers, marks, deadline):
+def judge(build, path, numbers, kinds, marks, deadline):
     """Judges the path's case without each place. Returns rows (number, verdict, reason)
     and the last line that is no row. If the program ends early, the places without a row
     are judged in separate programs."""
-    rows, lost = judge_once(build, path, numbers, marks, deadline)
+    rows, lost = judge_once(build, path, numbers, kinds, marks, deadline)
     found = {r[0] for r in rows}
     for n in [n for n in numbers if n not in found and n != MARK]:
         if time.time() < deadline:
-            more, why = judge_once(build, path, [n], marks, deadline)
+            more, why = judge_once(build, path, [n], kinds, marks, deadline)
             rows += more or [(n, "not-run", why)]
     return rows, lost
 
 
-def judge_once(build, path, numbers, marks, deadline):
+def judge_once(build, path, numbers, kinds, marks, deadline):
+    """Runs the program once. Its result is as judge's."""
     env = dict(os.environ, KCP_OMIT_MARKS=marks, KCP_OMIT_SMS=path.sms)
     command = [build + "/kcp-check-omit", path.stage, path.variant, path.case,
                os.environ.get("RUNS", "20"), os.environ.get("LIMIT", "5")]
     left = max(1, deadline - time.time())
     try:
-        run = subprocess.run(command, input="".join("%d\n" % n for n in numbers),
+        given = "".join("%d %d\n" % (n, kinds.get(n, 0)) for n in numbers)
+        run = subprocess.run(command, input=given,
                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                              env=env, timeout=left, check=False, errors="replace")
         text = run.stdout
@@ -180,7 +205,7 @@ def judge_once(build, path, numbers, marks, deadline):
 def reached_by(build, path, folder, deadline):
     """Runs the case with no place left out. Returns its verdict and the places it marks."""
     marks = "%s/%s" % (folder, path.name)
-    rows, lost = judge(build, path, [MARK], marks, deadline)
+    rows, lost = judge(build, path, [MARK], {}, marks, deadline)
     verdict, why = rows[0][1:] if rows else ("not run", lost)
     if not os.path.exists(marks):
         return verdict, why, set()
@@ -189,11 +214,44 @@ def reached_by(build, path, folder, deadline):
     return verdict, why, {i for i, x in enumerate(data) if x}
 
 
+def controls(build, paths, found, places, kinds, pool, deadline):
+    """With all waits, kernels must be right although copies are late. Judges this once
+    per variant and model, and returns the paths and kinds for which it is false."""
+    groups, jobs = {}, {}
+    for path, (verdict, _, marks) in zip(paths, found):
+        if verdict == "unseen":
+            group = groups.setdefault(path.group(), (path, set()))
+            group[1].update(kinds[places[m]] for m in marks if m in places)
+    for path, has in groups.values():
+        for kind in has - {0}:
+            job = pool.submit(judge, build, path, [0], {0: kind}, "/dev/null", deadline)
+            jobs[job] = (path, kind)
+    bad = set()
+    for job in concurrent.futures.as_completed(jobs):
+        path, kind = jobs[job]
+        rows, lost = job.result()
+        verdict, why = rows[0][1:] if rows else ("not run", lost)
+        if verdict != "unseen":
+            bad.add((path.group(), kind))
+            print("%s: control of kind %d FAILS: %s %s" % (path.name, kind, verdict, why),
+                  flush=True)
+    return bad
+
+
 def explained():
     """Returns the rows of unseen.tsv by (file, name, code)."""
     with open(ROOT + "/tests/proxy/unseen.tsv", encoding="utf-8") as f:
         rows = [line.rstrip("\n").split("\t") for line in f][1:]
     return {tuple(r[:3]): r[3] for r in rows}
+
+
+def first_paths():
+    """Returns which path showed a place in the recorded table, by (file, name, code)."""
+    rows = []
+    for name in sorted(glob.glob(ROOT + "/bench/results/*omit.tsv"))[-1:]:
+        with open(name, encoding="utf-8") as f:
+            rows = [line.rstrip("\n").split("\t") for line in f][1:]
+    return {(r[0], r[2], r[6]): r[3] for r in rows if r[4] in SEEN}
 
 
 def main(arguments):
@@ -208,7 +266,8 @@ def main(arguments):
     began = time.time()
     deadline = began + float(os.environ.get("TIME", "540"))
     pool = concurrent.futures.ThreadPoolExecutor(int(os.environ.get("JOBS", "14")))
-    places, bad = all_places(), 0
+    places, bad, first = all_places(), 0, first_paths()
+    kinds = {n: KINDS.get(p[2], 0) for n, p in places.items()}
     only = re.compile(os.environ.get("ONLY", ""))
     chosen = re.compile(os.environ.get("PLACES", ""))
     paths = [p for p in PATHS if only.search(p.name)]
@@ -218,32 +277,45 @@ def main(arguments):
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
         found = list(pool.map(lambda p: reached_by(build, p, folder, deadline), paths))
         todo, at = {}, {}
+        void = controls(build, paths, found, by_mark, kinds, pool, deadline)
+        bad += len(void)
         for path, (verdict, why, marks) in zip(paths, found):
             unknown = [m for m in marks if m not in by_mark]
             print("%-24s %-7s %3d places%s%s" % (
                 path.name, "passes" if verdict == "unseen" else "FAILS", len(marks),
                 "" if verdict == "unseen" else ": %s %s" % (verdict, why),
                 ", %d unknown" % len(unknown) if unknown else ""), flush=True)
-            bad += verdict != "unseen" or bool(unknown)
+            bad += verdict != "unseen" or bool(unknown) or not marks
             if verdict == "unseen":
                 todo[path] = [by_mark[m] for m in sorted(marks) if m in by_mark and
                               chosen.search("%s:%d %s" % places[by_mark[m]][:3])]
-        # A place runs in its first path; if that does not show it, in the next path.
+        # A place runs in the path that showed it in the recorded table. If that path does
+        # not show it, it runs in the first of the other paths, and so on.
         seen, rows = {}, []
+        wanted = {n: first.get((p[0], p[2], p[3])) for n, p in places.items()}
+        known = [(path, [n for n in todo[path] if wanted[n] == path.name])
+                 for path in todo]
         while any(todo.values()) and time.time() < deadline:
-            batch, taken = [], set()
+            batch, taken = [], {n for _, mine in known for n in mine}
+            for path, mine in known:
+                todo[path] = [n for n in todo[path] if n not in mine]
+                batch += [(path, mine[i:i + 6]) for i in range(0, len(mine), 6)]
+            known = []
             for path in todo:
                 mine = [n for n in todo[path] if n not in seen and n not in taken]
                 todo[path] = [n for n in todo[path] if n not in seen and n not in mine]
                 taken.update(mine)
                 batch += [(path, mine[i:i + 6]) for i in range(0, len(mine), 6)]
-            jobs = {pool.submit(judge, build, path, part, folder + "/none", deadline): path
+            jobs = {pool.submit(judge, build, path, part, kinds, folder + "/none",
+                                deadline): path
                     for path, part in batch}
             for job in concurrent.futures.as_completed(jobs):
                 for n, verdict, why in job.result()[0]:
+                    if (jobs[job].group(), kinds[n]) in void:
+                        verdict, why = "void", "the control fails"
                     rows.append((n, jobs[job].name, verdict, why))
                     at.setdefault(n, []).append(verdict)
-                    if verdict in ("values", "hang", "error"):
+                    if verdict in SEEN:
                         seen[n] = verdict
         reached = {by_mark[m] for _, _, marks in found for m in marks if m in by_mark}
     reasons, left, count = explained(), [], collections.Counter()
@@ -259,7 +331,7 @@ def main(arguments):
             "explained" if (file, name, code) in reasons else
             "unseen" if n in at else "not judged" if n in reached else "not reached")
         count[verdict] += 1
-        if verdict not in ("values", "hang", "error", "explained"):
+        if verdict not in SEEN + ("explained",):
             left.append("%s:%d: %s: %s" % (file, line, verdict, code))
     print("\n".join(left))
     total = sum(v for k, v in count.items() if k != "not reached")

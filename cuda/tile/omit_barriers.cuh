@@ -1,0 +1,111 @@
+// omit_barriers.cuh -- mbarriers in a build that leaves out waits.
+// Book: users.md, "Find a race".
+//
+// Part of omit.cuh's build. If a wait for an mbarrier is left out, other threads that
+// arrive at this barrier tell which warps the wait is for: their role is OMIT_LATE.
+#ifndef KCP_TILE_OMIT_BARRIERS_CUH
+#define KCP_TILE_OMIT_BARRIERS_CUH
+
+static __device__ __forceinline__ int omit_is_left_out(unsigned bar)
+{
+    return omission.kind == OMIT_FULL_WAIT &&
+           ((volatile unsigned char *)omission.bar)[bar / 8 % OMIT_BARS];
+}
+
+// Called by a thread that arrives at `bar`.
+static __device__ __forceinline__ void omit_note_late(unsigned bar)
+{
+    if (omit_is_left_out(bar)) omission.role[omit_warp()] = OMIT_LATE;
+}
+
+// Ends the kernel, because a judge that waits for its time limit takes longer.
+static __device__ __forceinline__ void omit_hang(void)
+{
+    *(volatile unsigned *)omission.hung = 1;
+    __threadfence_system();
+    __trap();
+}
+
+template <unsigned place>
+static __device__ __forceinline__ void omit_mbarrier_wait(uint64_t *bar, int phase)
+{
+    const unsigned at = smem_addr(bar);
+    if (omitted<place>()) {
+        if (omission.kind == OMIT_FULL_WAIT) omission.bar[at / 8 % OMIT_BARS] = 1;
+        return omit_skew();
+    }
+    const unsigned begin = omit_time();
+    for (int done = 0; !done;) {
+        asm volatile("{ .reg .pred p;\n"
+                     "mbarrier.try_wait.parity.shared.b64 p, [%1], %2;\n"
+                     "selp.b32 %0, 1, 0, p; }"
+                     : "=r"(done) : "r"(at), "r"(phase & 1) : "memory");
+        if (!done && omit_time() - begin > 2000000000u) omit_hang();
+    }
+    jitter();
+}
+
+template <unsigned place>
+static __device__ __forceinline__ int omit_mbarrier_test(uint64_t *bar, int phase)
+{
+    if (omitted<place>()) {
+        if (omission.kind == OMIT_FULL_WAIT)
+            omission.bar[smem_addr(bar) / 8 % OMIT_BARS] = 1;
+        return 1;
+    }
+    return mbarrier_test(bar, phase);
+}
+
+template <unsigned place>
+static __device__ __forceinline__ void omit_mbarrier_arrive(uint64_t *bar)
+{
+    omit_note_late(smem_addr(bar));
+    if (omitted<place>()) omit_skew();
+    else mbarrier_arrive(bar);
+}
+
+template <unsigned place>
+static __device__ __forceinline__ void omit_warp_arrive(uint64_t *bar)
+{
+    omit_note_late(smem_addr(bar));
+    if (omitted<place>()) omit_skew();
+    else warp_arrive(bar);
+}
+
+template <unsigned place>
+static __device__ __forceinline__ void omit_arrive_expect_tx(uint64_t *bar,
+                                                             uint32_t bytes)
+{
+    omit_note_late(smem_addr(bar));
+    if (omitted<place>()) omit_skew();
+    else mbarrier_arrive_expect_tx(bar, bytes);
+}
+
+template <unsigned place>
+static __device__ __forceinline__ void omit_cp_async_arrive(uint64_t *bar)
+{
+    omit_note_late(smem_addr(bar));
+    if (omitted<place>()) return omit_skew();
+    if (omission.copies) omit_dequeue(1, 0);     // all copies, also without a commit
+    cp_async_mbarrier_arrive(bar);
+}
+
+// A warp that initializes barriers is late, so that the barrier that follows is needed.
+static __device__ __forceinline__ void omit_mbarrier_init(uint64_t *bar, int count)
+{
+    if (omission.kind == OMIT_BARRIERS) jitter(2, 14);
+    mbarrier_init(bar, count);
+}
+
+#define OMIT_PLACE(name) omit_place(#name, __FILE__, __LINE__)
+#define mbarrier_init omit_mbarrier_init
+#define mbarrier_arrive omit_mbarrier_arrive<OMIT_PLACE(mbarrier_arrive)>
+#define warp_arrive omit_warp_arrive<OMIT_PLACE(warp_arrive)>
+#define mbarrier_wait omit_mbarrier_wait<OMIT_PLACE(mbarrier_wait)>
+#define mbarrier_test omit_mbarrier_test<OMIT_PLACE(mbarrier_test)>
+#define mbarrier_arrive_expect_tx \
+    omit_arrive_expect_tx<OMIT_PLACE(mbarrier_arrive_expect_tx)>
+#define cp_async_mbarrier_arrive \
+    omit_cp_async_arrive<OMIT_PLACE(cp_async_mbarrier_arrive)>
+
+#endif
