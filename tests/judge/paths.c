@@ -103,6 +103,7 @@ void paths_were_judged(const struct kcp_stage *s, const struct kcp_variant *v,
 int paths_judged_by(const struct kcp_path *p, const char *stage)
 {
     const char *saved = strstr(p->condition, "saved");   /* not "!saved" or "!(saved" */
+    while (saved && saved > p->condition && saved[-1] == '(') saved--;
     const int kept = saved && (saved == p->condition || saved[-1] == ' ');
     const int is_forward = kcp_stage_is(p->stage, KCP_SAVES);
     return !strcmp(kept && is_forward ? "13_backward" : p->stage, stage);
