@@ -112,7 +112,7 @@ int v5_chunk(void *args)
     const size_t two = sizeof(struct output_storage);
     const cudaFuncAttribute most = cudaFuncAttributeMaxDynamicSharedMemorySize;
     if (a->C != CHUNK || a->K != ROWS_K || a->V % 64) return KCP_NA;
-    if (!a->h || !a->v_new || !device_is_sm90()) return KCP_NA;
+    if ((a->NS && (!a->h || !a->v_new)) || !device_is_sm90()) return KCP_NA;
     for (const void *x : p)
         if (!is_aligned_16(x)) return KCP_NA;
     if (!a->NS) return KCP_OK;
