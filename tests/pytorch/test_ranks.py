@@ -58,6 +58,24 @@ def test_zigzag(world, i):
                     chunk=CHUNK))
 
 
+def test_store_rows(world):
+    """On GPUs the ranks compare their calls through the store, also from two threads."""
+    made = [kcp_torch.groups.StoreRows(dist.new_group()) for _ in range(2)]
+    found = [[], []]
+    if not hasattr(made[0].store, "check"):
+        pytest.skip("needs PyTorch 2")
+
+    def work(i):
+        for n in range(20):
+            found[i].append(made[i].gather(bytes([world.rank(), i, n])))
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(2)]
+    [t.start() for t in threads]
+    [t.join() for t in threads]
+    for i in range(2):
+        assert found[i] == [[bytes([r, i, n]) for r in range(world.size())]
+                            for n in range(20)]
+
+
 @on_gpu
 def test_gloo_group(world):
     """kcp_torch makes an NCCL communicator; after release the group's own works."""

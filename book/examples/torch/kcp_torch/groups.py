@@ -6,13 +6,17 @@ Book: chapter 20.
 On CPUs each function of kcp_comm calls torch.distributed, so that any backend for host
 memory works. On GPUs, if PyTorch gives the address of the group's NCCL communicator,
 the library uses that communicator, which PyTorch aborts after a failure (ref/comm.h).
-If PyTorch gives no address, this file creates a communicator for the group.
+If PyTorch gives no address, this file creates a communicator for the group. On GPUs the
+ranks compare their calls through the store of torch.distributed, because a comparison over
+NCCL would wait for the GPU whenever a batch has new boundaries.
 """
 import atexit
 import ctypes as C
 import gc
 import operator
+import os
 import threading
+import time
 import warnings
 import weakref
 from typing import Optional, Sequence, Tuple, Union
@@ -124,6 +128,37 @@ class NcclId(C.Structure):
     _fields_ = [("bytes", C.c_ubyte * 128)]
 
 
+class StoreRows:
+    """Gathers a row of bytes per rank through the store of torch.distributed. The host
+    waits for the other hosts, at most KCP_TIMEOUT_S seconds, and not for the GPU."""
+    made = {}                             # how many objects a group has had
+
+    def __init__(self, group):
+        c10d = dist.distributed_c10d
+        name = getattr(group, "group_name", None) or c10d._pg_names[group]
+        self.made[name] = self.made.get(name, 0) + 1
+        self.store, self.count = c10d._get_default_store(), 0
+        self.key = f"kcp/{name}/{self.made[name]}/%d/%d"
+        self.R, self.r = dist.get_world_size(group), dist.get_rank(group)
+        self.seconds = float(os.environ.get("KCP_TIMEOUT_S") or 60)
+
+    def gather(self, row):
+        """Polls, because a wait would hold a lock of the store that other threads need."""
+        keys = [self.key % (self.count, r) for r in range(self.R)]
+        self.store.set(keys[self.r], row)
+        until = time.monotonic() + self.seconds
+        while not self.store.check(keys):
+            if time.monotonic() > until:
+                raise TimeoutError(f"the comparison of calls did not complete within"
+                                   f" {self.seconds:g} s")
+            time.sleep(2e-4)
+        rows = [self.store.get(key) for key in keys]
+        if self.count:                    # every rank has read the previous rows
+            self.store.delete_key(self.key % (self.count - 1, self.r))
+        self.count += 1
+        return rows
+
+
 class NcclComm:
     """The ranks of a process group over NCCL. The class never frees or aborts the
     group's communicator. If PyTorch has none, the class creates and frees its own."""
@@ -135,6 +170,24 @@ class NcclComm:
             out = C.c_void_p()
             check(lib.kcp_nccl_from(C.byref(out), P(at)), "kcp_nccl_from")
         self.address = out.value
+        self.rows, self.show = StoreRows(group), GATHER(self._show)
+        if hasattr(self.rows.store, "check"):            # PyTorch 2
+            at, kind = member("kcp_comm", "show")
+            kind.from_address(self.address + at).value = C.cast(self.show, P).value
+
+    def _show(self, _, mine, all_, n, stream):
+        """The function `show` of kcp_comm. Exceptions cannot pass through C."""
+        try:
+            if torch.cuda.is_current_stream_capturing():
+                return value("KCP_NA")
+            C.memmove(all_, b"".join(self.rows.gather(C.string_at(mine, n))),
+                      n * self.rows.R)
+            return 0
+        except BaseException as e:
+            at, kind = member("kcp_comm", "fail")
+            FAIL(kind.from_address(self.address + at).value)(
+                self.address, value("KCP_COMM"), str(e).encode()[:120])
+            return value("KCP_COMM")
 
     @staticmethod
     def _of_group(group, device):
