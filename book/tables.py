@@ -706,7 +706,7 @@ def cp_table(d):
 
 
 def canonical_table(d):
-    p, rows = Page("20-canonical.md"), d.of("canonical")
+    p, rows = Page("06-canonical.md"), d.of("canonical")
     rows = [r for r in rows if r.file == rows[-1].file]
     if rows:
         p.add("Recorded on %s.\n" % rows[-1].place,
