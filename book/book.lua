@@ -795,7 +795,7 @@ local function weave(doc)
     end,
     Code = function(c)
       local name = c.text:match("^(ref_[%w_]+)%(?%)?$") or c.text:match("^(kcp_[%w_]+)%(?%)?$")
-      if name and not name:match("_$") then
+      if name and not name:match("_$") and name ~= "kcp_torch" then  -- the Python package
         if not functions then
           functions = {}
           for l in io.popen("awk -f book/functions.awk ref/*.c ref/core/*.c comm/*.c comm/*/*.c"):lines() do
