@@ -690,30 +690,36 @@ def nccl_table(d):
               "show whether it was corrected.")
 
 
-def cp_table(d):
-    """Lists the judge's verdicts on other projects' context parallelism, the latest record."""
-    p, rows = Page("20-cp.md"), d.of("cp")
+def latest_table(d, kind, file, heads, lines, columns):
+    """Starts a page with all rows of the latest record that has rows of this kind. Returns
+    the page and the rows."""
+    p, rows = Page(file), d.of(kind)
     rows = [r for r in rows if r.file == rows[-1].file]
     if rows:
-        p.add("Recorded on %s.\n" % rows[-1].place,
-              "| system | version | pass | cases | right | wrong | refused | worst case |",
-              "|:----|:--|:--|--:|--:|--:|--:|:------|")
+        p.add("Recorded on %s.\n" % rows[-1].place, heads, lines)
     for r in rows:
-        p.row(*[r[c] for c in "system version what cases right wrong refused worst".split()])
+        p.row(*[r[c] for c in columns.split()])
+    return p, rows
+
+
+def cp_table(d):
+    """Lists the judge's verdicts on other projects' context parallelism, the latest record."""
+    p, rows = latest_table(
+        d, "cp", "20-cp.md",
+        "| system | version | pass | cases | right | wrong | refused | worst case |",
+        "|:----|:--|:--|--:|--:|--:|--:|:------|",
+        "system version what cases right wrong refused worst")
     commands = ["    " + r["command"] for r in rows if r["command"] not in ("", "-")]
     if commands:
         p.add("\nTo repeat the worst cases:\n\n" + "\n".join(commands))
 
 
 def canonical_table(d):
-    p, rows = Page("06-canonical.md"), d.of("canonical")
-    rows = [r for r in rows if r.file == rows[-1].file]
-    if rows:
-        p.add("Recorded on %s.\n" % rows[-1].place,
-              "| model | plan | layout | ranks | bits | forward, ms | backward, ms |",
-              "|:--|:--|:--|--:|:----|--:|--:|")
-    for r in rows:
-        p.row(*[r[c] for c in "model plan layout R bits forward_ms backward_ms".split()])
+    """Lists bits and times of canonical and free plans, the latest record."""
+    latest_table(d, "canonical", "06-canonical.md",
+                 "| model | plan | layout | ranks | bits | forward, ms | backward, ms |",
+                 "|:--|:--|:--|--:|:----|--:|--:|",
+                 "model plan layout R bits forward_ms backward_ms")
 
 
 # Rows of kind "torch" that begin with these words have no comparison with a reference.
