@@ -98,10 +98,11 @@ $(bk)/labels.tsv: $(chapters:%=book/%.md) book/book.lua
 	    -M page=$$c book/letters.md book/$$c.md || exit 1; done > $@.new; mv $@.new $@
 
 # texmath stretches every parenthesis; TeX stretches only those of matrices. A brace under a
-# term becomes a line that book.css draws, because browsers do not stretch the brace. A tilde
-# is a separate sign, because browsers draw the combining mark too small and too high.
+# term becomes a line that book.css draws, because browsers do not stretch the brace. Tildes and
+# hats are separate signs, because browsers draw combining marks too small and too high.
 bookmath = 's/<munder><munder>/<munder class="named">/g; s/<mo accent="true">⏟<\/mo><\/munder>//g; \
     s/<mover>(<mi>[a-z]<\/mi>)<mo accent="true">̃<\/mo>/<mover accent="true">\1<mo stretchy="false">˜<\/mo>/g; \
+    s/<mover>(<mi>S<\/mi>|<mrow><mtext[^>]*>d<\/mtext><mi>S<\/mi><\/mrow>)<mo accent="true">̂<\/mo>/<mover accent="true">\1<mo stretchy="false">ˆ<\/mo>/g; \
     s/stretchy="true" form="prefix">([([|])<\/mo><mtable/KEEP\1/g; s/<\/mtable><mo stretchy="true" form="postfix">/KEEPEND/g; \
     s/stretchy="true" form="(prefix|postfix)">([][()∥|])</stretchy="false" form="\1">\2</g; \
     s/<mo>([A-Za-z]{2,}[0-9]?[a-z]?|ℓ)<\/mo>/<mi>\1<\/mi>/g; \

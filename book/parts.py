@@ -109,8 +109,10 @@ def chosen():
     """Compares all-gather with chain, two groups of heads with one, and three cuts of T."""
     for name, case in (("long2", "kda_2x1_t131072_bare"),
                        ("long4", "kda_4x1_t131072_bare")):
-        gather, chain = (newest(case, form=f).us for f in ("all_gather", "chain"))
-        say(**{name: "%.0f" % (100 * (gather / chain - 1))})
+        for f, end in ("chain", ""), ("all_gather", "_gather"):
+            r = newest(case, form=f)
+            say(**{name + end: "%.3f" % (r.us / 1e3)})
+        say(**{name + "_card": r.card})
     for way, stage in ("", "08_forward"), ("_back", "13_backward"):
         two = newest("kda_4x1_t131072", stage, groups=2)
         one = newest("kda_4x1_t131072", stage, file=two.file)
@@ -135,7 +137,7 @@ def maps():
         before = two.front if way == "fwd_" else two.sum
         more = 100 * ((before + two.main) / (one.us / 2) - 1)
         say(**{way + "ms": "%.2f" % (one.us / 1e3),
-               way + "half": "%.2f" % (one.us / 2e3),
+               way + "half": "%.2f" % (one.us / 2e3), way + "card": two.card,
                way + "before": "%.2f" % (before / 1e3),
                way + "main": "%.2f" % (two.main / 1e3), way + "more": "%.0f" % more,
                way + "times": "%.2f" % (one.us / two.us),

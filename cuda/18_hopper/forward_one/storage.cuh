@@ -165,6 +165,7 @@ static __device__ __forceinline__ void init_barriers(struct head_storage<kda> &s
 
 // ---- loads, issued by one warp
 
+//> one-loader
 template <int kda>
 struct step_loader {
     int step;
@@ -202,6 +203,7 @@ struct step_loader {
         load(x, w, smem);
     }
 };
+//< one-loader
 
 template <int kda>
 static __device__ __forceinline__ void load_warp(const struct head_params &x,
