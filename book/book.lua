@@ -189,27 +189,32 @@ end
 -- ---- kernels and mutants, from the records at the end of their files ----------------
 
 -- Returns the records of a file, each with `stage`, `name`, `why` and `line`. If a record
--- has no stage, such as MUTANT(ident, flags, "why"), the file's folder gives the stage.
+-- has no stage, such as a row MUTANT(ident, FLAG, "why") of the list of tests/mutants.h, the
+-- file's folder gives the stage.
 local function records(path)
   local L, t = lines_of(path) or {}, {}
   for i, l in ipairs(L) do
-    local macro = l:match("^([A-Z_]+)%(")
-    if macro and macro:match("VARIANT$") or macro == "KCP_CHECK" or macro == "MUTANT" or macro == "RECORD" or macro == "CHECK" then
-      local s, j = l, i
-      while not s:match("[;\\]%s*$") and L[j + 1] and j < i + 8 do j = j + 1; s = s .. " " .. L[j] end
+    local macro = l:match("^ *(MUTANT)%(") or l:match("^([A-Z_]+)%(")
+    if macro and macro:match("VARIANT$") or macro == "KCP_CHECK" or macro == "MUTANT" or macro == "MUTANT_RECORD" or macro == "RECORD" or macro == "CHECK" then
+      local s, j = l:gsub("%s*\\$", ""), i
+      while not s:match("[;)]$") and L[j + 1] and j < i + 8 do j = j + 1; s = s .. " " .. L[j]:gsub("%s*\\$", "") end
       s = s:gsub('"%s+"', "")
       local words = {}
       for w in s:gmatch('"([^"]*)"') do words[#words + 1] = w end
-      local stage = path:match("/(%w%w_[%w_]+)/[^/]+%.c$")
-      if macro == "RECORD" and #words >= 2 and stage then
+      local stage = path:match("/(%w%w_[%w_]+)/[^/]+%.[ch]$")
+      if macro == "MUTANT_RECORD" then
+        t[#t + 1] = { stage = words[1], name = words[3], why = words[4], line = i }
+      elseif macro == "RECORD" and #words >= 2 and stage then
         t[#t + 1] = { stage = stage, name = words[1], why = words[#words], line = i }
       elseif #words >= 3 then
         t[#t + 1] = { stage = words[1], name = words[2], why = words[3], line = i }
       elseif #words >= 1 and stage then
-        local ident = s:match("^[A-Z_]+%(([%w_]+)")
+        local ident = s:match("^ *[A-Z_]+%(([%w_]+)")
         t[#t + 1] = { stage = stage, name = (macro == "MUTANT" and "mutant_" or "") .. ident,
                       why = words[#words], line = i }
       end
+    elseif l == "MUTANT_TWIN" then
+      t[#t + 1] = { stage = path:match("/(%w%w_[%w_]+)/"), name = "twin", why = "correct", line = i }
     end
   end
   return t
@@ -410,7 +415,7 @@ local errata_of
 local function erratum(div)
   if not errata_of then
     errata_of = {}
-    for _, f in ipairs(files("tests/*/*.c")) do
+    for _, f in ipairs(files("tests/*/*.[ch]")) do
       for _, r in ipairs(records(f)) do
         for list in r.why:gmatch("errat[a-z]* ([%d, ]+)") do
           for n in list:gmatch("%d+") do
@@ -498,7 +503,7 @@ end
 -- attribute held=07_merge/name refers. Without a name, it refers to 07_merge/checks.c.
 local function find_test(held)
   local stage, name = held:match("^([^/]+)/?(.*)$")
-  local all = files("tests/" .. stage .. "/*.c")
+  local all = files("tests/" .. stage .. "/*.[ch]")
   table.insert(all, 1, "tests/" .. stage .. "/checks.c")
   for _, f in ipairs(all) do
     if name == "" and lines_of(f) then return f, 1 end

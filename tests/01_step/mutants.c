@@ -9,12 +9,29 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    UNDECAYED = 1, NOT_VECTOR = 2, NO_SCALE = 4, WRONG_HEAD = 8, NO_H0 = 16, NO_CU = 32,
-    STALE_GATE = 64, BEFORE = 128, SWAPPED = 256, BASE_2 = 512, NOTHING = 1024,
-    ONE_NAN = 2048, NO_DELTA = 4096, NO_DHT = 8192, DG_SHORT = 16384,
-    OVERWRITES = 32768,
-};
+#define MUTANTS(MUTANT)                                                               \
+    MUTANT(undecayed, UNDECAYED,                                                      \
+           "errata 1, 3: the delta rule uses the undecayed state")                    \
+    MUTANT(not_vector, NOT_VECTOR,                                                    \
+           "errata 2: uses one gate per head, not per channel")                       \
+    MUTANT(no_scale, NO_SCALE, "errata 27: q is not scaled")                          \
+    MUTANT(wrong_head, WRONG_HEAD, "value head n reads q and k of head n % H")        \
+    MUTANT(no_h0, NO_H0, "ignores h0")                                                \
+    MUTANT(no_dht, NO_DHT, "ignores dht")                                             \
+    MUTANT(no_cu, NO_CU, "a sequence starts from the previous sequence's last state") \
+    MUTANT(stale_gate, STALE_GATE, "uses the previous token's gate")                  \
+    MUTANT(before, BEFORE,                                                            \
+           "o reads the state before the token's update, not after it")               \
+    MUTANT(swapped, SWAPPED, "swaps the layouts [K,V] and [V,K] of all states")       \
+    MUTANT(base_2, BASE_2, "errata 14: uses exp2(g) for exp(g)")                      \
+    MUTANT(no_delta, NO_DELTA, "writes v instead of v - S^T k")                       \
+    MUTANT(dg_short, DG_SHORT,                                                        \
+           "dg omits the gradient through S^T k of the delta rule")                   \
+    MUTANT(overwrites, OVERWRITES,                                                    \
+           "dq has the terms of one value head, not the sum over its group")          \
+    MUTANT(writes_nothing, NOTHING, "returns at once")                                \
+    MUTANT(one_nan, ONE_NAN, "writes one NaN")
+#include "tests/mutants.h"
 
 static double decay_of(const struct kcp_step *a, int64_t t, int n, int i, int flags)
 {
@@ -165,29 +182,6 @@ static int wrong(void *args, int flags)
     return status;
 }
 
-#define MUTANT(name, flags, why)                                                      \
-    static int run_##name(void *a) { return wrong(a, flags); }                        \
-    KCP_VARIANT(m01_##name) = { "01_step", "mutant_" #name, why, KCP_F64, KCP_HOST,   \
-                                "any", run_##name, NULL }
-MUTANT(undecayed, UNDECAYED, "errata 1, 3: the delta rule uses the undecayed state");
-MUTANT(not_vector, NOT_VECTOR, "errata 2: uses one gate per head, not per channel");
-MUTANT(no_scale, NO_SCALE, "errata 27: q is not scaled");
-MUTANT(wrong_head, WRONG_HEAD, "value head n reads q and k of head n % H");
-MUTANT(no_h0, NO_H0, "ignores h0");
-MUTANT(no_dht, NO_DHT, "ignores dht");
-MUTANT(no_cu, NO_CU, "a sequence starts from the previous sequence's last state");
-MUTANT(stale_gate, STALE_GATE, "uses the previous token's gate");
-MUTANT(before, BEFORE, "o reads the state before the token's update, not after it");
-MUTANT(swapped, SWAPPED, "swaps the layouts [K,V] and [V,K] of all states");
-MUTANT(base_2, BASE_2, "errata 14: uses exp2(g) for exp(g)");
-MUTANT(no_delta, NO_DELTA, "writes v instead of v - S^T k");
-MUTANT(dg_short, DG_SHORT, "dg omits the gradient through S^T k of the delta rule");
-MUTANT(overwrites, OVERWRITES,
-       "dq has the terms of one value head, not the sum over its group");
-MUTANT(writes_nothing, NOTHING, "returns at once");
-MUTANT(one_nan, ONE_NAN, "writes one NaN");
-
-static int run_twin(void *a) { return wrong(a, 0); }
-KCP_VARIANT(m01_twin) = { "01_step", "twin",
-    "correct: runs the mutants' code without a mistake", KCP_F64, KCP_HOST, "any",
-    run_twin, NULL };
+#define MUTANT_STAGE m01, "01_step", "any", wrong
+MUTANTS(MUTANT)
+MUTANT_TWIN

@@ -7,11 +7,28 @@
 #include <math.h>
 #include <string.h>
 
-enum {
-    NATURAL = 1, TWICE = 2, EXCLUSIVE = 4, NO_RESTART = 8, HEAD_0 = 16, NO_BIAS = 32,
-    NO_EPS = 64, HALF_BETA = 128, DX_FROM_Y = 256, NO_PRIME = 512, WHOLE_SUM = 1024,
-    NO_CHUNK = 2048, NOTHING = 4096, ONE_NAN = 8192, SIGN = 16384, COPIES_K = 32768,
-};
+#define MUTANTS(MUTANT)                                                               \
+    MUTANT(natural, NATURAL, "errata 12: computes G with log base e, not base 2")     \
+    MUTANT(twice, TWICE, "errata 14: converts gates to base 2 twice")                 \
+    MUTANT(exclusive, EXCLUSIVE, "G_t leaves out g of token t")                       \
+    MUTANT(no_restart, NO_RESTART, "a chunk runs on into the next sequence")          \
+    MUTANT(no_chunk, NO_CHUNK,                                                        \
+           "sums gates from the sequence's start, not the chunk's")                   \
+    MUTANT(head_0, HEAD_0, "all heads use A_log of head 0")                           \
+    MUTANT(no_bias, NO_BIAS, "ignores dt_bias")                                       \
+    MUTANT(eps, NO_EPS, "uses 0.01, not 1e-6, as epsilon in the norm")                \
+    MUTANT(half_beta, HALF_BETA,                                                      \
+           "computes beta between 0 and 1, not between 0 and 2")                      \
+    MUTANT(dx_from_y, DX_FROM_Y,                                                      \
+           "errata 23: the norm's gradient omits the projection")                     \
+    MUTANT(no_prime, NO_PRIME, "uses sigma instead of its derivative sigma'")         \
+    MUTANT(sign, SIGN, "the gradient of softplus has the wrong sign")                 \
+    MUTANT(whole_sum, WHOLE_SUM,                                                      \
+           "row 0 of dA_part and ddt_part gets the sums of all rows")                 \
+    MUTANT(copies_k, COPIES_K, "writes the normalised q to k")                        \
+    MUTANT(writes_nothing, NOTHING, "returns at once")                                \
+    MUTANT(one_nan, ONE_NAN, "writes one NaN")
+#include "tests/mutants.h"
 
 static double sig(double x) { return 1 / (1 + exp(-x)); }
 
@@ -137,28 +154,6 @@ static int wrong(void *args, int flags)
     return KCP_OK;
 }
 
-#define MUTANT(name, flags, why)                                                      \
-    static int run_##name(void *a) { return wrong(a, flags); }                        \
-    KCP_VARIANT(m02_##name) = { "02_gate", "mutant_" #name, why, KCP_F64, KCP_HOST,   \
-                                "any", run_##name, NULL }
-MUTANT(natural, NATURAL, "errata 12: computes G with log base e, not base 2");
-MUTANT(twice, TWICE, "errata 14: converts gates to base 2 twice");
-MUTANT(exclusive, EXCLUSIVE, "G_t leaves out g of token t");
-MUTANT(no_restart, NO_RESTART, "a chunk runs on into the next sequence");
-MUTANT(no_chunk, NO_CHUNK, "sums gates from the sequence's start, not the chunk's");
-MUTANT(head_0, HEAD_0, "all heads use A_log of head 0");
-MUTANT(no_bias, NO_BIAS, "ignores dt_bias");
-MUTANT(eps, NO_EPS, "uses 0.01, not 1e-6, as epsilon in the norm");
-MUTANT(half_beta, HALF_BETA, "computes beta between 0 and 1, not between 0 and 2");
-MUTANT(dx_from_y, DX_FROM_Y, "errata 23: the norm's gradient omits the projection");
-MUTANT(no_prime, NO_PRIME, "uses sigma instead of its derivative sigma'");
-MUTANT(sign, SIGN, "the gradient of softplus has the wrong sign");
-MUTANT(whole_sum, WHOLE_SUM, "row 0 of dA_part and ddt_part gets the sums of all rows");
-MUTANT(copies_k, COPIES_K, "writes the normalised q to k");
-MUTANT(writes_nothing, NOTHING, "returns at once");
-MUTANT(one_nan, ONE_NAN, "writes one NaN");
-
-static int run_twin(void *a) { return wrong(a, 0); }
-KCP_VARIANT(m02_twin) = { "02_gate", "twin",
-    "correct: runs the mutants' code without a mistake", KCP_F64, KCP_HOST, "any",
-    run_twin, NULL };
+#define MUTANT_STAGE m02, "02_gate", "any", wrong
+MUTANTS(MUTANT)
+MUTANT_TWIN

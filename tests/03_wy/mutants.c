@@ -8,13 +8,30 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    W_UNGATED = 1, KG_FROM_START = 2, NO_SCALE = 4, NO_BETA = 8, BETA_J = 16,
-    NO_DIAGONAL = 32, WITH_DIAGONAL = 64, WRONG_HEAD = 128, NATURAL = 256,
-    FACTORED = 512, STALE_LAST = 1024, NO_INVERSE = 2048, SIGN = 4096,
-    TRANSPOSED = 8192, NO_RESET = 16384,
-    QG_SCALE = 32768, NOTHING = 65536, ONE_NAN = 131072, TWO_TERMS = 262144,
-};
+#define MUTANTS(MUTANT)                                                               \
+    MUTANT(w_ungated, W_UNGATED, "errata 4: w = A (k beta) omits exp2(G)")            \
+    MUTANT(kg_from_start, KG_FROM_START, "errata 4: kg = k exp2(G) omits G_last")     \
+    MUTANT(no_scale, NO_SCALE, "errata 27: omits scale in Aqk")                       \
+    MUTANT(qg_scale, QG_SCALE, "scales qg, which chapter 04 scales again")            \
+    MUTANT(natural, NATURAL, "errata 12: uses exp instead of exp2")                   \
+    MUTANT(factored, FACTORED,                                                        \
+           "errata 35, 36: splits exp2(G_i - G_j) at G_last into two factors, in "    \
+           "fp32")                                                                    \
+    MUTANT(no_beta, NO_BETA, "omits beta in L")                                       \
+    MUTANT(beta_j, BETA_J, "row i of L uses beta_j of the column, not beta_i")        \
+    MUTANT(no_diagonal, NO_DIAGONAL, "omits the diagonal of Aqk")                     \
+    MUTANT(with_diagonal, WITH_DIAGONAL, "L in I + L has a nonzero diagonal")         \
+    MUTANT(no_inverse, NO_INVERSE, "A is I + L instead of its inverse")               \
+    MUTANT(two_terms, TWO_TERMS,                                                      \
+           "A is I - L, only two terms of the series of (I + L)^-1")                  \
+    MUTANT(sign, SIGN, "A = (I - L)^-1")                                              \
+    MUTANT(transposed, TRANSPOSED, "writes A transposed")                             \
+    MUTANT(wrong_head, WRONG_HEAD, "value head n reads q and k of head n % H")        \
+    MUTANT(stale_last, STALE_LAST, "kg decays to the chunk's second-last row")        \
+    MUTANT(no_reset, NO_RESET, "a chunk runs on into the next sequence")              \
+    MUTANT(writes_nothing, NOTHING, "returns at once")                                \
+    MUTANT(one_nan, ONE_NAN, "writes one NaN")
+#include "tests/mutants.h"
 
 struct cut { int64_t t0; int rows, n, m; };
 
@@ -135,32 +152,6 @@ static int wrong(void *args, int flags)
     return KCP_OK;
 }
 
-#define MUTANT(name, flags, why)                                                      \
-    static int run_##name(void *a) { return wrong(a, flags); }                        \
-    KCP_VARIANT(m03_##name) = { "03_wy", "mutant_" #name, why, KCP_F64, KCP_HOST,     \
-                                "any", run_##name, NULL }
-MUTANT(w_ungated, W_UNGATED, "errata 4: w = A (k beta) omits exp2(G)");
-MUTANT(kg_from_start, KG_FROM_START, "errata 4: kg = k exp2(G) omits G_last");
-MUTANT(no_scale, NO_SCALE, "errata 27: omits scale in Aqk");
-MUTANT(qg_scale, QG_SCALE, "scales qg, which chapter 04 scales again");
-MUTANT(natural, NATURAL, "errata 12: uses exp instead of exp2");
-MUTANT(factored, FACTORED,
-       "errata 35, 36: splits exp2(G_i - G_j) at G_last into two factors, in fp32");
-MUTANT(no_beta, NO_BETA, "omits beta in L");
-MUTANT(beta_j, BETA_J, "row i of L uses beta_j of the column, not beta_i");
-MUTANT(no_diagonal, NO_DIAGONAL, "omits the diagonal of Aqk");
-MUTANT(with_diagonal, WITH_DIAGONAL, "L in I + L has a nonzero diagonal");
-MUTANT(no_inverse, NO_INVERSE, "A is I + L instead of its inverse");
-MUTANT(two_terms, TWO_TERMS, "A is I - L, only two terms of the series of (I + L)^-1");
-MUTANT(sign, SIGN, "A = (I - L)^-1");
-MUTANT(transposed, TRANSPOSED, "writes A transposed");
-MUTANT(wrong_head, WRONG_HEAD, "value head n reads q and k of head n % H");
-MUTANT(stale_last, STALE_LAST, "kg decays to the chunk's second-last row");
-MUTANT(no_reset, NO_RESET, "a chunk runs on into the next sequence");
-MUTANT(writes_nothing, NOTHING, "returns at once");
-MUTANT(one_nan, ONE_NAN, "writes one NaN");
-
-static int run_twin(void *a) { return wrong(a, 0); }
-KCP_VARIANT(m03_twin) = { "03_wy", "twin",
-    "correct: runs the mutants' code without a mistake", KCP_F64, KCP_HOST, "any",
-    run_twin, NULL };
+#define MUTANT_STAGE m03, "03_wy", "any", wrong
+MUTANTS(MUTANT)
+MUTANT_TWIN

@@ -9,13 +9,31 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    DECAY_FIRST = 1, NO_SCALE = 2, SCALE_TWICE = 4, NO_H_IN = 8, NO_RESET = 16,
-    STALE_GATE = 32, NO_GATE_K = 64, NO_GATE_Q = 128, NO_DIAGONAL = 256, ADDS_W = 512,
-    WRONG_HEAD = 1024, H_AFTER = 2048, NO_DECAY = 4096, FULL_CHUNK = 8192,
-    NOTHING = 16384, ONE_NAN = 32768, PER_TOKEN = 65536, TURNED = 131072,
-    ROUNDED = 1 << 18, UNCARRIED = 1 << 19,
-};
+#define MUTANTS(MUTANT)                                                               \
+    MUTANT(decay_first, DECAY_FIRST, "errata 7: decays S, then v_new = u - w S")      \
+    MUTANT(no_gate_k, NO_GATE_K, "errata 9, 10: k omits exp2(G_last - G)")            \
+    MUTANT(no_gate_q, NO_GATE_Q, "errata 10: GDN's q omits exp2(G)")                  \
+    MUTANT(per_token, PER_TOKEN,                                                      \
+           "errata 5: updates the state after each token, not after a chunk")         \
+    MUTANT(no_scale, NO_SCALE, "errata 27: omits scale in qg S")                      \
+    MUTANT(scale_twice, SCALE_TWICE, "scales Aqk twice")                              \
+    MUTANT(no_h_in, NO_H_IN, "the state starts from 0")                               \
+    MUTANT(no_reset, NO_RESET,                                                        \
+           "a sequence starts from the previous sequence's state")                    \
+    MUTANT(stale_gate, STALE_GATE,                                                    \
+           "decays the state by G of the chunk's second-last row")                    \
+    MUTANT(no_decay, NO_DECAY, "does not decay the state")                            \
+    MUTANT(no_diagonal, NO_DIAGONAL, "Aqk v_new omits Aqk's diagonal")                \
+    MUTANT(adds_w, ADDS_W, "v_new = u + w S")                                         \
+    MUTANT(wrong_head, WRONG_HEAD, "GDN: value head n reads q and k of head n % H")   \
+    MUTANT(h_after, H_AFTER, "stores in h the state after a chunk, not before it")    \
+    MUTANT(short_tail, FULL_CHUNK, "drops the last row of a partial chunk")           \
+    MUTANT(turned, TURNED, "v_new = u - w S^T")                                       \
+    MUTANT(uncarried, UNCARRIED, "each chunk except the first starts from state 0")   \
+    MUTANT(writes_nothing, NOTHING, "returns at once")                                \
+    MUTANT(one_nan, ONE_NAN, "writes one NaN")
+#include "tests/mutants.h"
+enum { ROUNDED = 1 << 30 };         /* not in the list: its record names other shapes */
 
 struct cut { int64_t t0; int rows, n, m; };
 
@@ -119,37 +137,10 @@ static int wrong(void *args, int flags)
     return KCP_OK;
 }
 
-#define RECORD(name, flags, why, shapes)                                              \
-    static int run_##name(void *a) { return wrong(a, flags); }                        \
-    KCP_VARIANT(m04_##name) = { "04_chunk", "mutant_" #name, why, KCP_F64, KCP_HOST,  \
-                                shapes, run_##name, NULL }
-#define MUTANT(name, flags, why) RECORD(name, flags, why, "any")
-MUTANT(decay_first, DECAY_FIRST, "errata 7: decays S, then v_new = u - w S");
-MUTANT(no_gate_k, NO_GATE_K, "errata 9, 10: k omits exp2(G_last - G)");
-MUTANT(no_gate_q, NO_GATE_Q, "errata 10: GDN's q omits exp2(G)");
-MUTANT(per_token, PER_TOKEN,
-       "errata 5: updates the state after each token, not after a chunk");
-MUTANT(no_scale, NO_SCALE, "errata 27: omits scale in qg S");
-MUTANT(scale_twice, SCALE_TWICE, "scales Aqk twice");
-MUTANT(no_h_in, NO_H_IN, "the state starts from 0");
-MUTANT(no_reset, NO_RESET, "a sequence starts from the previous sequence's state");
-MUTANT(stale_gate, STALE_GATE, "decays the state by G of the chunk's second-last row");
-MUTANT(no_decay, NO_DECAY, "does not decay the state");
-MUTANT(no_diagonal, NO_DIAGONAL, "Aqk v_new omits Aqk's diagonal");
-MUTANT(adds_w, ADDS_W, "v_new = u + w S");
-MUTANT(wrong_head, WRONG_HEAD, "GDN: value head n reads q and k of head n % H");
-MUTANT(h_after, H_AFTER, "stores in h the state after a chunk, not before it");
-MUTANT(short_tail, FULL_CHUNK, "drops the last row of a partial chunk");
-MUTANT(turned, TURNED, "v_new = u - w S^T");
-MUTANT(uncarried, UNCARRIED, "each chunk except the first starts from state 0");
+#define MUTANT_STAGE m04, "04_chunk", "any", wrong
+MUTANTS(MUTANT)
+MUTANT_TWIN
 /* Mutant `rounded` is not judged in bf16, because a correct bf16 kernel rounds S before
  * it computes w S, and this rounding causes an error of equal size. */
-RECORD(rounded, ROUNDED, "rounds w S to bf16 before u - w S",
-       "any, float only");
-MUTANT(writes_nothing, NOTHING, "returns at once");
-MUTANT(one_nan, ONE_NAN, "writes one NaN");
-
-static int run_twin(void *a) { return wrong(a, 0); }
-KCP_VARIANT(m04_twin) = { "04_chunk", "twin",
-    "correct: runs the mutants' code without a mistake", KCP_F64, KCP_HOST, "any",
-    run_twin, NULL };
+MUTANT_RECORD(m04, "04_chunk", "any, float only", wrong, rounded,
+              "mutant_rounded", ROUNDED, "rounds w S to bf16 before u - w S")

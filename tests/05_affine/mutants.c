@@ -9,12 +9,28 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    DECAY_FIRST = 1, IN_REVERSE = 2, UNGATED = 4, NO_DECAY = 8, ADDS = 16, TURNED = 32,
-    NO_START = 64, WANTS_ALL = 128, WRONG_HEAD = 256, STALE_GATE = 512,
-    LAST_CHUNK = 1024,
-    NO_H = 2048, M_MINUS_I = 4096, NOTHING = 8192, ONE_NAN = 16384, HALF = 32768,
-};
+#define MUTANTS(MUTANT)                                                               \
+    MUTANT(decay_first, DECAY_FIRST,                                                  \
+           "errata 7: computes w S after S decays, not before")                       \
+    MUTANT(in_reverse, IN_REVERSE,                                                    \
+           "errata 17: applies the maps of chunks from last to first")                \
+    MUTANT(ungated, UNGATED, "errata 9, 10: k omits exp2(G_last - G)")                \
+    MUTANT(no_decay, NO_DECAY, "M_c = I - kg^T w omits the decay")                    \
+    MUTANT(adds, ADDS, "M_c = diag + kg^T w")                                         \
+    MUTANT(turned, TURNED, "M_c is transposed")                                       \
+    MUTANT(no_start, NO_START, "h_ext starts from 0 even if the sequence has an h0")  \
+    MUTANT(wants_all, WANTS_ALL, "writes h_ext and M even if only one is requested")  \
+    MUTANT(wrong_head, WRONG_HEAD, "GDN: value head n reads k of head n % H")         \
+    MUTANT(stale_gate, STALE_GATE,                                                    \
+           "decays the map by G of the chunk's second-last row")                      \
+    MUTANT(last_chunk, LAST_CHUNK,                                                    \
+           "writes the map of the last chunk, not of all chunks")                     \
+    MUTANT(first_h, NO_H, "only the first chunk adds kg^T u to h_ext")                \
+    MUTANT(minus_i, M_MINUS_I, "writes M - I instead of M")                           \
+    MUTANT(bf16_M, HALF, "errata 11: rounds M to bf16")                               \
+    MUTANT(writes_nothing, NOTHING, "returns at once")                                \
+    MUTANT(one_nan, ONE_NAN, "writes one NaN")
+#include "tests/mutants.h"
 
 struct cut { int64_t t0; int rows, n, m; };
 
@@ -125,29 +141,6 @@ static int wrong(void *args, int flags)
     return KCP_OK;
 }
 
-#define MUTANT(name, flags, why)                                                      \
-    static int run_##name(void *a) { return wrong(a, flags); }                        \
-    KCP_VARIANT(m05_##name) = { "05_affine", "mutant_" #name, why, KCP_F64, KCP_HOST, \
-                                "any", run_##name, NULL }
-MUTANT(decay_first, DECAY_FIRST, "errata 7: computes w S after S decays, not before");
-MUTANT(in_reverse, IN_REVERSE,
-       "errata 17: applies the maps of chunks from last to first");
-MUTANT(ungated, UNGATED, "errata 9, 10: k omits exp2(G_last - G)");
-MUTANT(no_decay, NO_DECAY, "M_c = I - kg^T w omits the decay");
-MUTANT(adds, ADDS, "M_c = diag + kg^T w");
-MUTANT(turned, TURNED, "M_c is transposed");
-MUTANT(no_start, NO_START, "h_ext starts from 0 even if the sequence has an h0");
-MUTANT(wants_all, WANTS_ALL, "writes h_ext and M even if only one is requested");
-MUTANT(wrong_head, WRONG_HEAD, "GDN: value head n reads k of head n % H");
-MUTANT(stale_gate, STALE_GATE, "decays the map by G of the chunk's second-last row");
-MUTANT(last_chunk, LAST_CHUNK, "writes the map of the last chunk, not of all chunks");
-MUTANT(first_h, NO_H, "only the first chunk adds kg^T u to h_ext");
-MUTANT(minus_i, M_MINUS_I, "writes M - I instead of M");
-MUTANT(bf16_M, HALF, "errata 11: rounds M to bf16");
-MUTANT(writes_nothing, NOTHING, "returns at once");
-MUTANT(one_nan, ONE_NAN, "writes one NaN");
-
-static int run_twin(void *a) { return wrong(a, 0); }
-KCP_VARIANT(m05_twin) = { "05_affine", "twin", "correct: multiplies K x K matrices",
-                          KCP_F64,
-                          KCP_HOST, "any", run_twin, NULL };
+#define MUTANT_STAGE m05, "05_affine", "any", wrong
+MUTANTS(MUTANT)
+MUTANT_TWIN

@@ -8,11 +8,27 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    NO_M = 1, TURNED = 2, OUTWARD = 4, ONE_LESS = 8, LATE_START = 16, NEXT_M = 32,
-    WRONG_HEAD = 64, FIRST_TWICE = 128, NOT_ZERO = 256, M_BEFORE_H = 512, BF16_M = 1024,
-    FORWARD_ONLY = 2048, H_ONCE = 4096, NO_LAST_ROW = 8192, NOTHING = 1 << 14,
-};
+#define MUTANTS(MUTANT)                                                               \
+    MUTANT(no_M, NO_M, "the state is only h_ext of the nearest rank")                 \
+    MUTANT(turned, TURNED, "errata 18: swaps M and M^T")                              \
+    MUTANT(next_M, NEXT_M, "errata 18: M S + h takes M from the rank after h's rank") \
+    MUTANT(outward, OUTWARD,                                                          \
+           "errata 19: applies maps in reverse: nearest rank first")                  \
+    MUTANT(forward_only, FORWARD_ONLY,                                                \
+           "errata 17: backward applies maps in forward's order, not in reverse")     \
+    MUTANT(one_less, ONE_LESS, "off by one: omits the map of the nearest rank")       \
+    MUTANT(late_start, LATE_START, "off by one: omits the map of the farthest rank")  \
+    MUTANT(wrong_head, WRONG_HEAD,                                                    \
+           "HV > H: reads M of the query head, not of the value head")                \
+    MUTANT(first_twice, FIRST_TWICE,                                                  \
+           "starts from h of the first map instead of from 0")                        \
+    MUTANT(not_zero, NOT_ZERO, "does not set S to 0 if there is no map to apply")     \
+    MUTANT(M_before_h, M_BEFORE_H, "reads the map as [M | h_ext]")                    \
+    MUTANT(h_once, H_ONCE, "adds h_ext of the first map, but not of later maps")      \
+    MUTANT(no_last_row, NO_LAST_ROW, "off by one: M S omits the last row of S")       \
+    MUTANT(writes_nothing, NOTHING, "returns at once")
+#include "tests/mutants.h"
+enum { BF16_M = 1 << 30 };         /* not in the list: its record names other shapes */
 
 /* Returns M[i][p] (backward: M[p][i]) of map j, head n. Flags f select errors. */
 static double M_of(const struct kcp_merge *a, int f, int j, int n, int i, int p)
@@ -62,30 +78,8 @@ static int mutate(void *args, int f)
     return KCP_OK;
 }
 
-#define RECORD(ident, name, flags, shapes, why)                                       \
-    static int run_##ident(void *args) { return mutate(args, flags); }                \
-    KCP_VARIANT(m07_##ident) = { "07_merge", name, why, KCP_F64, KCP_HOST, shapes,     \
-                                 run_##ident, NULL }
-#define MUTANT(ident, flags, why)                                                     \
-    RECORD(ident, "mutant_" #ident, flags, "any shape", why)
-
-RECORD(twin, "twin", 0, "any shape",
-       "correct: runs the mutants' code without a mistake");
-MUTANT(no_M, NO_M, "the state is only h_ext of the nearest rank");
-MUTANT(turned, TURNED, "errata 18: swaps M and M^T");
-MUTANT(next_M, NEXT_M, "errata 18: M S + h takes M from the rank after h's rank");
-MUTANT(outward, OUTWARD, "errata 19: applies maps in reverse: nearest rank first");
-MUTANT(forward_only, FORWARD_ONLY,
-       "errata 17: backward applies maps in forward's order, not in reverse");
-MUTANT(one_less, ONE_LESS, "off by one: omits the map of the nearest rank");
-MUTANT(late_start, LATE_START, "off by one: omits the map of the farthest rank");
-MUTANT(wrong_head, WRONG_HEAD,
-       "HV > H: reads M of the query head, not of the value head");
-MUTANT(first_twice, FIRST_TWICE, "starts from h of the first map instead of from 0");
-MUTANT(not_zero, NOT_ZERO, "does not set S to 0 if there is no map to apply");
-MUTANT(M_before_h, M_BEFORE_H, "reads the map as [M | h_ext]");
-MUTANT(h_once, H_ONCE, "adds h_ext of the first map, but not of later maps");
-MUTANT(no_last_row, NO_LAST_ROW, "off by one: M S omits the last row of S");
-MUTANT(writes_nothing, NOTHING, "returns at once");
-RECORD(bf16_M, "mutant_bf16_M", BF16_M, "any shape, double only",
-       "rounds M to bf16");
+#define MUTANT_STAGE m07, "07_merge", "any shape", mutate
+MUTANTS(MUTANT)
+MUTANT_TWIN
+MUTANT_RECORD(m07, "07_merge", "any shape, double only", mutate, bf16_M,
+              "mutant_bf16_M", BF16_M, "rounds M to bf16")

@@ -6,12 +6,28 @@
 #include <math.h>
 #include <string.h>
 
-enum {
-    DECAY_FIRST = 1, IN_ORDER = 2, NO_W = 4, NO_SCALE = 8, NO_DHT = 16, AT_START = 32,
-    TRANSPOSED = 64, NO_DIAGONAL = 128, WRONG_HEAD = 256, STALE_GATE = 512,
-    NO_RESET = 1024, NO_LOCAL = 2048, NOTHING = 4096, AQK_SCALE = 8192,
-    NEXT_GATE = 16384, UNCARRIED = 32768,
-};
+#define MUTANTS(MUTANT)                                                               \
+    MUTANT(decay_first, DECAY_FIRST, "errata 8: decays dS, then computes dU = kg dS") \
+    MUTANT(next_gate, NEXT_GATE, "errata 28: decays by the previous chunk's gate")    \
+    MUTANT(in_order, IN_ORDER,                                                        \
+           "errata 17: scans chunks from first to last, not reversed")                \
+    MUTANT(no_w, NO_W, "dS omits the term - w^T dU")                                  \
+    MUTANT(no_scale, NO_SCALE, "errata 27: omits scale")                              \
+    MUTANT(scale_twice, AQK_SCALE, "scales dv_local, although Aqk includes scale")    \
+    MUTANT(no_dh_out, NO_DHT, "dS starts from 0 instead of dh_out")                   \
+    MUTANT(at_start, AT_START,                                                        \
+           "off by one: dh holds dS at the chunk's start, not its end")               \
+    MUTANT(transposed, TRANSPOSED, "dAqk = scale v_new dO^T")                         \
+    MUTANT(no_diagonal, NO_DIAGONAL, "Aqk and dAqk omit their diagonal")              \
+    MUTANT(wrong_head, WRONG_HEAD, "GDN, HV > H: reads q and k of head n % H")        \
+    MUTANT(stale_gate, STALE_GATE,                                                    \
+           "off by one: decays by G of the chunk's second-last row")                  \
+    MUTANT(ignores_cu, NO_RESET,                                                      \
+           "passes dS from a sequence to the previous sequence")                      \
+    MUTANT(no_local, NO_LOCAL, "dU omits dv_local")                                   \
+    MUTANT(uncarried, UNCARRIED, "each chunk except the last starts from dS = 0")     \
+    MUTANT(writes_nothing, NOTHING, "returns at once")
+#include "tests/mutants.h"
 
 /* `before` is the last token of the previous chunk or, in a sequence's first chunk,
  * of this chunk. */
@@ -113,27 +129,6 @@ static int mutate(struct kcp_chunk_backward *a, int flags)
     return KCP_OK;
 }
 
-#define RECORD(ident, name, flags, why)                                               \
-    static int run_##ident(void *args) { return mutate(args, flags); }                \
-    KCP_VARIANT(m09_##ident) = { "09_chunk_backward", name, why, KCP_F64, KCP_HOST,    \
-                                 "any shape", run_##ident, NULL }
-#define MUTANT(ident, flags, why) RECORD(ident, "mutant_" #ident, flags, why)
-
-RECORD(twin, "twin", 0, "correct: runs the mutants' code without a mistake");
-MUTANT(decay_first, DECAY_FIRST, "errata 8: decays dS, then computes dU = kg dS");
-MUTANT(next_gate, NEXT_GATE, "errata 28: decays by the previous chunk's gate");
-MUTANT(in_order, IN_ORDER, "errata 17: scans chunks from first to last, not reversed");
-MUTANT(no_w, NO_W, "dS omits the term - w^T dU");
-MUTANT(no_scale, NO_SCALE, "errata 27: omits scale");
-MUTANT(scale_twice, AQK_SCALE, "scales dv_local, although Aqk includes scale");
-MUTANT(no_dh_out, NO_DHT, "dS starts from 0 instead of dh_out");
-MUTANT(at_start, AT_START, "off by one: dh holds dS at the chunk's start, not its end");
-MUTANT(transposed, TRANSPOSED, "dAqk = scale v_new dO^T");
-MUTANT(no_diagonal, NO_DIAGONAL, "Aqk and dAqk omit their diagonal");
-MUTANT(wrong_head, WRONG_HEAD, "GDN, HV > H: reads q and k of head n % H");
-MUTANT(stale_gate, STALE_GATE,
-       "off by one: decays by G of the chunk's second-last row");
-MUTANT(ignores_cu, NO_RESET, "passes dS from a sequence to the previous sequence");
-MUTANT(no_local, NO_LOCAL, "dU omits dv_local");
-MUTANT(uncarried, UNCARRIED, "each chunk except the last starts from dS = 0");
-MUTANT(writes_nothing, NOTHING, "returns at once");
+#define MUTANT_STAGE m09, "09_chunk_backward", "any shape", mutate
+MUTANTS(MUTANT)
+MUTANT_TWIN

@@ -8,14 +8,43 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    BETA_OUTSIDE = 1, DIAGONAL = 2, LAST_ROW = 4, UNDECAYED = 8, NO_DECAY = 16,
-    DL_SIGN = 32, DL_NO_A = 64, BETA_I = 128, NO_DKS = 256, WRONG_HEAD = 512,
-    OVERWRITE = 1024, EXCLUSIVE = 2048, BASE_2 = 4096, NO_DW = 8192, NO_SCALE = 16384,
-    DBETA_SHORT = 32768, STALE_GATE = 1 << 16, NO_ROWS = 1 << 17, NOTHING = 1 << 18,
-    FIRST_KEY = 1 << 19, ONE_CHUNK = 1 << 20, H_TURNED = 1 << 21,
-    DIVIDED = 1 << 22, ROUNDED = 1 << 23,
-};
+#define MUTANTS(MUTANT)                                                               \
+    MUTANT(beta_outside, BETA_OUTSIDE, "errata 34: dk_j uses beta_j, not beta_i")     \
+    MUTANT(diagonal, DIAGONAL,                                                        \
+           "errata 38: dG has terms i = j that do not cancel in bf16")                \
+    MUTANT(last_row, LAST_ROW,                                                        \
+           "errata 38: dG contains the last row's k dk_s, which does not cancel "     \
+           "in bf16")                                                                 \
+    MUTANT(undecayed, UNDECAYED, "errata 1: the delta rule uses the undecayed state") \
+    MUTANT(no_decay, NO_DECAY, "errata 31: dG_last omits exp2(G_last) sum_v h dS")    \
+    MUTANT(no_rows, NO_ROWS, "errata 31: dG_last omits the sum of k dk_s over rows")  \
+    MUTANT(dL_sign, DL_SIGN, "dL = + A^T dA A^T")                                     \
+    MUTANT(dL_no_A, DL_NO_A, "dL = - A^T dA, without the right factor A^T")           \
+    MUTANT(dA_beta_i, BETA_I,                                                         \
+           "dA = diag(beta) (dU v^T + dw k~^T): beta on the wrong side")              \
+    MUTANT(no_dk_s, NO_DKS, "dk omits the term of the state")                         \
+    MUTANT(no_dw, NO_DW, "omits the gradient of w")                                   \
+    MUTANT(wrong_head, WRONG_HEAD, "HV > H: reads q and k of head n % H")             \
+    MUTANT(overwrites, OVERWRITE,                                                     \
+           "HV > H: dq, dk omit the group's other value heads")                       \
+    MUTANT(first_key, FIRST_KEY,                                                      \
+           "GDN: dg is channel 0's term, not the sum over channels")                  \
+    MUTANT(exclusive, EXCLUSIVE,                                                      \
+           "off by one: dg of token t sums rows after t, without t")                  \
+    MUTANT(base_2, BASE_2, "dg is the gradient of g in base 2, not in base e")        \
+    MUTANT(no_scale, NO_SCALE, "errata 27: omits scale in dq1")                       \
+    MUTANT(dbeta_short, DBETA_SHORT, "dbeta omits the sum of dk2 k over channels")    \
+    MUTANT(stale_gate, STALE_GATE,                                                    \
+           "off by one: reads G_last from the chunk's last row but one")              \
+    MUTANT(wrong_chunk, ONE_CHUNK, "off by one: uses h and dS of the previous chunk") \
+    MUTANT(h_turned, H_TURNED,                                                        \
+           "errata 29: computes dO S, because it reads h as [V,K]")                   \
+    MUTANT(divided, DIVIDED,                                                          \
+           "errata 32: multiplies dbeta by beta / (beta + 1e-10), which is 0 at "     \
+           "beta = 0")                                                                \
+    MUTANT(writes_nothing, NOTHING, "returns at once")
+#include "tests/mutants.h"
+enum { ROUNDED = 1 << 30 };         /* not in the list: its record names other shapes */
 
 static double bf16(double x) { return bf16_value(bf16_of(x)); }
 
@@ -225,42 +254,11 @@ static int mutate(struct kcp_wy_backward *a, int flags)
     return KCP_OK;
 }
 
-#define RECORD(ident, name, flags, why, shapes)                                       \
-    static int run_##ident(void *args) { return mutate(args, flags); }                \
-    KCP_VARIANT(m10_##ident) = { "10_wy_backward", name, why, KCP_F64, KCP_HOST,       \
-                                 shapes, run_##ident, NULL }
-#define MUTANT(ident, flags, why)                                                     \
-    RECORD(ident, "mutant_" #ident, flags, why, "any shape")
-
-RECORD(twin, "twin", 0,
-       "correct: runs the mutants' code without a mistake", "any shape");
-MUTANT(beta_outside, BETA_OUTSIDE, "errata 34: dk_j uses beta_j, not beta_i");
-MUTANT(diagonal, DIAGONAL, "errata 38: dG has terms i = j that do not cancel in bf16");
-MUTANT(last_row, LAST_ROW,
-       "errata 38: dG contains the last row's k dk_s, which does not cancel in bf16");
-MUTANT(undecayed, UNDECAYED, "errata 1: the delta rule uses the undecayed state");
-MUTANT(no_decay, NO_DECAY, "errata 31: dG_last omits exp2(G_last) sum_v h dS");
-MUTANT(no_rows, NO_ROWS, "errata 31: dG_last omits the sum of k dk_s over rows");
-MUTANT(dL_sign, DL_SIGN, "dL = + A^T dA A^T");
-MUTANT(dL_no_A, DL_NO_A, "dL = - A^T dA, without the right factor A^T");
-MUTANT(dA_beta_i, BETA_I, "dA = diag(beta) (dU v^T + dw k~^T): beta on the wrong side");
-MUTANT(no_dk_s, NO_DKS, "dk omits the term of the state");
-MUTANT(no_dw, NO_DW, "omits the gradient of w");
-MUTANT(wrong_head, WRONG_HEAD, "HV > H: reads q and k of head n % H");
-MUTANT(overwrites, OVERWRITE, "HV > H: dq, dk omit the group's other value heads");
-MUTANT(first_key, FIRST_KEY, "GDN: dg is channel 0's term, not the sum over channels");
-MUTANT(exclusive, EXCLUSIVE, "off by one: dg of token t sums rows after t, without t");
-MUTANT(base_2, BASE_2, "dg is the gradient of g in base 2, not in base e");
-MUTANT(no_scale, NO_SCALE, "errata 27: omits scale in dq1");
-MUTANT(dbeta_short, DBETA_SHORT, "dbeta omits the sum of dk2 k over channels");
-MUTANT(stale_gate, STALE_GATE,
-       "off by one: reads G_last from the chunk's last row but one");
-MUTANT(wrong_chunk, ONE_CHUNK, "off by one: uses h and dS of the previous chunk");
-MUTANT(h_turned, H_TURNED, "errata 29: computes dO S, because it reads h as [V,K]");
-MUTANT(divided, DIVIDED,
-       "errata 32: multiplies dbeta by beta / (beta + 1e-10), which is 0 at beta = 0");
+#define MUTANT_STAGE m10, "10_wy_backward", "any shape", mutate
+MUTANTS(MUTANT)
+MUTANT_TWIN
 /* Mutant `rounded` is not judged in bf16, because correct bf16 kernels round A and dU,
  * and this rounding causes errors of equal size. */
-RECORD(rounded, "mutant_rounded", ROUNDED,
-       "computes dL from dA and dA A^T rounded to bf16", "any shape, float only");
-MUTANT(writes_nothing, NOTHING, "returns at once");
+MUTANT_RECORD(m10, "10_wy_backward", "any shape, float only", mutate, rounded,
+              "mutant_rounded", ROUNDED,
+              "computes dL from dA and dA A^T rounded to bf16")

@@ -8,12 +8,29 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    IN_ORDER = 1, DECAY_FIRST = 2, TURNED = 4, NO_END = 8, ALL_M = 16, NO_SCALE = 32,
-    NO_W = 64, WRONG_HEAD = 128, M_NO_DECAY = 256, NO_LOCAL = 512, UNGATED = 1024,
-    STALE_GATE = 2048, WRONG_STRETCH = 4096, NOTHING = 8192, LAST_CHUNK = 1 << 14,
-    HEAD_0 = 1 << 15,
-};
+#define MUTANTS(MUTANT)                                                               \
+    MUTANT(in_order, IN_ORDER,                                                        \
+           "errata 17: scans chunks from first to last, not reversed")                \
+    MUTANT(decay_first, DECAY_FIRST,                                                  \
+           "errata 8: computes dU = kg dS from the decayed dS")                       \
+    MUTANT(turned, TURNED, "errata 18: uses M^T instead of M")                        \
+    MUTANT(no_end, NO_END, "ignores dht")                                             \
+    MUTANT(wrong_stretch, WRONG_STRETCH,                                              \
+           "off by one: reads dh_end of the previous segment, not its own")           \
+    MUTANT(not_wanted, ALL_M, "writes dh_ext and M even if only one is requested")    \
+    MUTANT(no_scale, NO_SCALE, "errata 27: omits scale in qg^T dO")                   \
+    MUTANT(no_w, NO_W, "omits - w^T dU, so M is only the decay")                      \
+    MUTANT(wrong_head, WRONG_HEAD, "GDN, HV > H: reads q and k of head n % H")        \
+    MUTANT(M_no_decay, M_NO_DECAY,                                                    \
+           "M is a product of I - kg^T w, without the decays")                        \
+    MUTANT(no_local, NO_LOCAL, "dU = kg dS omits dv_local")                           \
+    MUTANT(ungated, UNGATED, "errata 9, 10: k of GDN omits exp2(G_last - G)")         \
+    MUTANT(stale_gate, STALE_GATE,                                                    \
+           "off by one: decays by G of the chunk's last row but one")                 \
+    MUTANT(head_0, HEAD_0, "dh_ext of all heads decays by the gates of head 0")       \
+    MUTANT(last_chunk, LAST_CHUNK, "computes the map of the last chunk, not of all")  \
+    MUTANT(writes_nothing, NOTHING, "returns at once")
+#include "tests/mutants.h"
 
 struct cut { int n, m, rows, flags; int64_t t0; };
 
@@ -127,28 +144,6 @@ static int mutate(struct kcp_merge_backward *a, int flags)
     return KCP_OK;
 }
 
-#define RECORD(ident, name, flags, why)                                               \
-    static int run_##ident(void *args) { return mutate(args, flags); }                \
-    KCP_VARIANT(m11_##ident) = { "11_merge_backward", name, why, KCP_F64, KCP_HOST,    \
-                                 "any shape", run_##ident, NULL }
-#define MUTANT(ident, flags, why) RECORD(ident, "mutant_" #ident, flags, why)
-
-RECORD(twin, "twin", 0, "correct: runs the mutants' code without a mistake");
-MUTANT(in_order, IN_ORDER, "errata 17: scans chunks from first to last, not reversed");
-MUTANT(decay_first, DECAY_FIRST, "errata 8: computes dU = kg dS from the decayed dS");
-MUTANT(turned, TURNED, "errata 18: uses M^T instead of M");
-MUTANT(no_end, NO_END, "ignores dht");
-MUTANT(wrong_stretch, WRONG_STRETCH,
-       "off by one: reads dh_end of the previous segment, not its own");
-MUTANT(not_wanted, ALL_M, "writes dh_ext and M even if only one is requested");
-MUTANT(no_scale, NO_SCALE, "errata 27: omits scale in qg^T dO");
-MUTANT(no_w, NO_W, "omits - w^T dU, so M is only the decay");
-MUTANT(wrong_head, WRONG_HEAD, "GDN, HV > H: reads q and k of head n % H");
-MUTANT(M_no_decay, M_NO_DECAY, "M is a product of I - kg^T w, without the decays");
-MUTANT(no_local, NO_LOCAL, "dU = kg dS omits dv_local");
-MUTANT(ungated, UNGATED, "errata 9, 10: k of GDN omits exp2(G_last - G)");
-MUTANT(stale_gate, STALE_GATE,
-       "off by one: decays by G of the chunk's last row but one");
-MUTANT(head_0, HEAD_0, "dh_ext of all heads decays by the gates of head 0");
-MUTANT(last_chunk, LAST_CHUNK, "computes the map of the last chunk, not of all");
-MUTANT(writes_nothing, NOTHING, "returns at once");
+#define MUTANT_STAGE m11, "11_merge_backward", "any shape", mutate
+MUTANTS(MUTANT)
+MUTANT_TWIN

@@ -4,8 +4,20 @@
 
 #include <string.h>
 
-enum { LAST = 1, NO_FILL = 2, NO_START = 4, SHIFTED = 8, TURNED = 16, ONE_HEAD = 32,
-       EVERYWHERE = 64, FROM_START = 128, NOTHING = 256 };
+#define MUTANTS(MUTANT)                                                               \
+    MUTANT(keeps_last, LAST,                                                          \
+           "errata 6: saves the last segment's state, not the first's")               \
+    MUTANT(no_fill, NO_FILL, "does not write h_back of segments after the first")     \
+    MUTANT(no_start, NO_START,                                                        \
+           "sets h_back of later segments to 0 even if h0 is given")                  \
+    MUTANT(to_last, SHIFTED,                                                          \
+           "copies the saved state to the last segment, not the first")               \
+    MUTANT(turned, TURNED, "reads the state as [V,K]")                                \
+    MUTANT(one_head, ONE_HEAD, "every head gets the state of head 0")                 \
+    MUTANT(everywhere, EVERYWHERE, "copies the saved state to all segments, not one") \
+    MUTANT(from_start, FROM_START, "saves the first segment's h0, not its h_in")      \
+    MUTANT(writes_nothing, NOTHING, "returns at once")
+#include "tests/mutants.h"
 
 /* Returns the index to read for element e. TURNED exchanges K and V. */
 static int64_t at(const struct kcp_h0 *a, int flags, int64_t e)
@@ -38,19 +50,6 @@ static int mutate(struct kcp_h0 *a, int flags)
     return KCP_OK;
 }
 
-#define RECORD(ident, name, flags, why)                                               \
-    static int run_##ident(void *args) { return mutate(args, flags); }                \
-    KCP_VARIANT(m12_##ident) = { "12_h0", name, why, KCP_F64, KCP_HOST, "any shape",   \
-                                 run_##ident, NULL }
-#define MUTANT(ident, flags, why) RECORD(ident, "mutant_" #ident, flags, why)
-
-RECORD(twin, "twin", 0, "correct: runs the mutants' code without a mistake");
-MUTANT(keeps_last, LAST, "errata 6: saves the last segment's state, not the first's");
-MUTANT(no_fill, NO_FILL, "does not write h_back of segments after the first");
-MUTANT(no_start, NO_START, "sets h_back of later segments to 0 even if h0 is given");
-MUTANT(to_last, SHIFTED, "copies the saved state to the last segment, not the first");
-MUTANT(turned, TURNED, "reads the state as [V,K]");
-MUTANT(one_head, ONE_HEAD, "every head gets the state of head 0");
-MUTANT(everywhere, EVERYWHERE, "copies the saved state to all segments, not one");
-MUTANT(from_start, FROM_START, "saves the first segment's h0, not its h_in");
-MUTANT(writes_nothing, NOTHING, "returns at once");
+#define MUTANT_STAGE m12, "12_h0", "any shape", mutate
+MUTANTS(MUTANT)
+MUTANT_TWIN

@@ -9,16 +9,45 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    SHORT_HALO = 1, PAST_START = 2, BROADCAST = 4, NEAREST_ONLY = 8,
-    GRAD_DROPPED = 16, GRAD_NEAREST = 32, REVERSED = 64, SILU_AT_Y = 128,
-    SHIFT_SIGN = 256, LOCAL_SUM = 512, PAST_END = 1024, NOT_CAUSAL = 2048,
-    NO_BIAS = 4096, NOTHING = 8192, SHARD_BEFORE = 16384, RANK_BEFORE = 32768,
-    SHARD_AFTER = 65536, NO_X0 = 1 << 17, X0_NEXT = 1 << 18, X0_LATE = 1 << 19,
-    X0_FIRST_RANK = 1 << 20, DX0_HERE = 1 << 21, DXT_DROPPED = 1 << 22,
-    DXT_PAST_START = 1 << 23, DW_NO_X0 = 1 << 24, XT_ZEROS = 1 << 25, XT_LATE = 1 << 26,
-    EMPTY_FORGETS = 1 << 27
-};
+#define MUTANTS(MUTANT)                                                               \
+    MUTANT(short_halo, SHORT_HALO, "the halo is one row too short")                   \
+    MUTANT(past_start, PAST_START,                                                    \
+           "reads halo rows from before the sequence's start")                        \
+    MUTANT(broadcast, BROADCAST,                                                      \
+           "repeats one row if a shard is shorter than the halo")                     \
+    MUTANT(nearest_only, NEAREST_ONLY, "takes the halo from the nearest rank only")   \
+    MUTANT(grad_dropped, GRAD_DROPPED, "does not send the halo's gradient")           \
+    MUTANT(grad_nearest, GRAD_NEAREST, "sends the gradient to the nearest rank only") \
+    MUTANT(past_end, PAST_END, "the gradient crosses the sequence's end")             \
+    MUTANT(reversed, REVERSED, "reads the weights in reverse order")                  \
+    MUTANT(silu_at_y, SILU_AT_Y,                                                      \
+           "computes SiLU' at y, not at the sum 'pre' before SiLU")                   \
+    MUTANT(shift_sign, SHIFT_SIGN, "the token shift is x_t - x_{t-1}")                \
+    MUTANT(local_sum, LOCAL_SUM, "does not sum dweight and dbias over ranks")         \
+    MUTANT(not_causal, NOT_CAUSAL, "y of token t also reads x of token t + 1")        \
+    MUTANT(no_bias, NO_BIAS, "ignores the bias")                                      \
+    MUTANT(shard_before, SHARD_BEFORE,                                                \
+           "takes the halo in shard order, not token order")                          \
+    MUTANT(rank_before, RANK_BEFORE,                                                  \
+           "each range's halo is the previous rank's last rows")                      \
+    MUTANT(shard_after, SHARD_AFTER,                                                  \
+           "takes the halo of gradients in shard order, not token order")             \
+    MUTANT(no_x0, NO_X0, "uses zeros instead of x0")                                  \
+    MUTANT(x0_next, X0_NEXT, "reads x0 of the next sequence")                         \
+    MUTANT(x0_late, X0_LATE, "reads row k - 1 of x0, not row k")                      \
+    MUTANT(x0_first_rank, X0_FIRST_RANK, "only the sequence's first rank reads x0")   \
+    MUTANT(dx0_here, DX0_HERE, "dx0 omits the terms of later ranks")                  \
+    MUTANT(dxt_dropped, DXT_DROPPED,                                                  \
+           "omits dxt, the gradient of a sequence's last rows")                       \
+    MUTANT(dxt_past_start, DXT_PAST_START,                                            \
+           "if a sequence is shorter than xt, dx0 omits dxt")                         \
+    MUTANT(dw_no_x0, DW_NO_X0, "dweight omits the rows of x0")                        \
+    MUTANT(xt_zeros, XT_ZEROS, "if a sequence is shorter than xt, xt has 0, not x0")  \
+    MUTANT(xt_late, XT_LATE, "xt ends one row too early")                             \
+    MUTANT(empty_forgets, EMPTY_FORGETS,                                              \
+           "xt and dx0 of a sequence without tokens are 0")                           \
+    MUTANT(writes_nothing, NOTHING, "returns at once")
+#include "tests/mutants.h"
 
 /* Returns x0's row for token `from` (before sequence n's start), or NULL. */
 static const double *before_start(const struct kcp_conv *a, int n, int64_t from,
@@ -251,45 +280,6 @@ static int conv(void *args, int flags)
     return status;
 }
 
-#define MUTANT(what, flags, why)                                                      \
-    static int what(void *args) { return conv(args, flags); }                        \
-    KCP_VARIANT(conv_##what) = { "14_conv", "mutant_" #what, why, KCP_F64, KCP_HOST,  \
-                                 "any shape", what, NULL }
-
-MUTANT(short_halo, SHORT_HALO, "the halo is one row too short");
-MUTANT(past_start, PAST_START, "reads halo rows from before the sequence's start");
-MUTANT(broadcast, BROADCAST, "repeats one row if a shard is shorter than the halo");
-MUTANT(nearest_only, NEAREST_ONLY, "takes the halo from the nearest rank only");
-MUTANT(grad_dropped, GRAD_DROPPED, "does not send the halo's gradient");
-MUTANT(grad_nearest, GRAD_NEAREST, "sends the gradient to the nearest rank only");
-MUTANT(past_end, PAST_END, "the gradient crosses the sequence's end");
-MUTANT(reversed, REVERSED, "reads the weights in reverse order");
-MUTANT(silu_at_y, SILU_AT_Y, "computes SiLU' at y, not at the sum 'pre' before SiLU");
-MUTANT(shift_sign, SHIFT_SIGN, "the token shift is x_t - x_{t-1}");
-MUTANT(local_sum, LOCAL_SUM, "does not sum dweight and dbias over ranks");
-MUTANT(not_causal, NOT_CAUSAL, "y of token t also reads x of token t + 1");
-MUTANT(no_bias, NO_BIAS, "ignores the bias");
-MUTANT(shard_before, SHARD_BEFORE, "takes the halo in shard order, not token order");
-MUTANT(rank_before, RANK_BEFORE, "each range's halo is the previous rank's last rows");
-MUTANT(shard_after, SHARD_AFTER,
-       "takes the halo of gradients in shard order, not token order");
-MUTANT(no_x0, NO_X0, "uses zeros instead of x0");
-MUTANT(x0_next, X0_NEXT, "reads x0 of the next sequence");
-MUTANT(x0_late, X0_LATE, "reads row k - 1 of x0, not row k");
-MUTANT(x0_first_rank, X0_FIRST_RANK, "only the sequence's first rank reads x0");
-MUTANT(dx0_here, DX0_HERE, "dx0 omits the terms of later ranks");
-MUTANT(dxt_dropped, DXT_DROPPED, "omits dxt, the gradient of a sequence's last rows");
-MUTANT(dxt_past_start, DXT_PAST_START,
-       "if a sequence is shorter than xt, dx0 omits dxt");
-MUTANT(dw_no_x0, DW_NO_X0, "dweight omits the rows of x0");
-MUTANT(xt_zeros, XT_ZEROS, "if a sequence is shorter than xt, xt has 0, not x0");
-MUTANT(xt_late, XT_LATE, "xt ends one row too early");
-MUTANT(empty_forgets, EMPTY_FORGETS, "xt and dx0 of a sequence without tokens are 0");
-MUTANT(writes_nothing, NOTHING, "returns at once");
-
-static int twin(void *args)
-{
-    return conv(args, 0);
-}
-KCP_VARIANT(conv_twin) = { "14_conv", "twin", "correct: has no mistake", KCP_F64,
-                           KCP_HOST, "any shape", twin, NULL };
+#define MUTANT_STAGE conv, "14_conv", "any shape", conv
+MUTANTS(MUTANT)
+MUTANT_TWIN

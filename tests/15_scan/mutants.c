@@ -215,31 +215,6 @@ static int mutate(void *args, int flags)
     return status;
 }
 
-#define MUTANT(what, flag, why)                                                       \
-    static int run_##what(void *args) { return mutate(args, flag); }                  \
-    KCP_VARIANT(spike_mutant_##what) = { "15_scan", "mutant_" #what, why, KCP_F64,    \
-                                         KCP_HOST, "token by token", run_##what, NULL }
-MUTANT(undecayed, UNDECAYED, "errata 1: the delta rule uses the undecayed state");
-MUTANT(scaled, SCALED, "errata 26: scales q, as KDA does");
-MUTANT(no_spikes, NO_SPIKES, "gates ignore the spikes");
-MUTANT(spikes_turned, SPIKES_TURNED, "W_alpha multiplies the spikes in reverse order");
-MUTANT(one_beta, ONE_BETA, "all heads use w_beta of head 0");
-MUTANT(wrong_group, WRONG_GROUP, "value head n reads query head n % H");
-MUTANT(drop_decays, DROP_DECAYS, "a dropped token decays the state");
-MUTANT(drop_emits, DROP_EMITS, "a dropped token computes o instead of repeating it");
-MUTANT(drop_zero, DROP_ZERO, "a dropped token's o is 0 instead of a repeated o");
-MUTANT(repeat_once, LAST_IS_LAST, "the second of two dropped tokens has output 0");
-MUTANT(repeat_local, REPEAT_LOCAL, "a repeated output does not reach the next rank");
-MUTANT(runs_on, RUNS_ON, "a repeated output is passed to the next sequence");
-MUTANT(silent_mute, SILENT_MUTE, "a silent head repeats its last output");
-MUTANT(silent_talks, TALKS, "ignores the mask 'active'");
-MUTANT(not_owed, NOT_OWED, "omits gradients of repeated outputs");
-MUTANT(owed_local, OWED_LOCAL,
-       "gradients of repeated outputs are not passed to other ranks");
-MUTANT(no_sigma, NO_SIGMA, "dalpha_base, dbeta_base omit the sigmoid's derivative");
-MUTANT(local_sum, LOCAL_SUM, "does not sum dW_alpha and dw_beta over ranks");
-MUTANT(no_beta_spike, NO_BETA_SPIKE, "dspike omits beta's term");
-
-static int twin(void *args) { return mutate(args, 0); }
-KCP_VARIANT(spike_twin) = { "15_scan", "twin", "correct: has no mistake", KCP_F64,
-                            KCP_HOST, "token by token", twin, NULL };
+#define MUTANT_STAGE spike_mutant, "15_scan", "token by token", mutate
+MUTANTS(MUTANT)
+MUTANT_TWIN

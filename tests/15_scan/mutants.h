@@ -7,11 +7,33 @@
 #include "tests/judge/judge.h"
 #include <math.h>
 
-enum { UNDECAYED = 1, SCALED = 2, NO_SPIKES = 4, SPIKES_TURNED = 8, ONE_BETA = 16,
-       WRONG_GROUP = 32, DROP_DECAYS = 64, DROP_EMITS = 128, DROP_ZERO = 256,
-       REPEAT_LOCAL = 512, RUNS_ON = 1 << 10, SILENT_MUTE = 1 << 11, TALKS = 1 << 12,
-       NOT_OWED = 1 << 13, OWED_LOCAL = 1 << 14, NO_SIGMA = 1 << 15,
-       LOCAL_SUM = 1 << 16, NO_BETA_SPIKE = 1 << 17, LAST_IS_LAST = 1 << 18 };
+#define MUTANTS(MUTANT)                                                               \
+    MUTANT(undecayed, UNDECAYED, "errata 1: the delta rule uses the undecayed state") \
+    MUTANT(scaled, SCALED, "errata 26: scales q, as KDA does")                        \
+    MUTANT(no_spikes, NO_SPIKES, "gates ignore the spikes")                           \
+    MUTANT(spikes_turned, SPIKES_TURNED,                                              \
+           "W_alpha multiplies the spikes in reverse order")                          \
+    MUTANT(one_beta, ONE_BETA, "all heads use w_beta of head 0")                      \
+    MUTANT(wrong_group, WRONG_GROUP, "value head n reads query head n % H")           \
+    MUTANT(drop_decays, DROP_DECAYS, "a dropped token decays the state")              \
+    MUTANT(drop_emits, DROP_EMITS,                                                    \
+           "a dropped token computes o instead of repeating it")                      \
+    MUTANT(drop_zero, DROP_ZERO, "a dropped token's o is 0 instead of a repeated o")  \
+    MUTANT(repeat_once, LAST_IS_LAST,                                                 \
+           "the second of two dropped tokens has output 0")                           \
+    MUTANT(repeat_local, REPEAT_LOCAL,                                                \
+           "a repeated output does not reach the next rank")                          \
+    MUTANT(runs_on, RUNS_ON, "a repeated output is passed to the next sequence")      \
+    MUTANT(silent_mute, SILENT_MUTE, "a silent head repeats its last output")         \
+    MUTANT(silent_talks, TALKS, "ignores the mask 'active'")                          \
+    MUTANT(not_owed, NOT_OWED, "omits gradients of repeated outputs")                 \
+    MUTANT(owed_local, OWED_LOCAL,                                                    \
+           "gradients of repeated outputs are not passed to other ranks")             \
+    MUTANT(no_sigma, NO_SIGMA,                                                        \
+           "dalpha_base, dbeta_base omit the sigmoid's derivative")                   \
+    MUTANT(local_sum, LOCAL_SUM, "does not sum dW_alpha and dw_beta over ranks")      \
+    MUTANT(no_beta_spike, NO_BETA_SPIKE, "dspike omits beta's term")
+#include "tests/mutants.h"
 
 enum { Q, KEY, VAL, SPIKE, ABASE, BBASE, DROP, ACTIVE, DO, TOKENS };
 struct whole {

@@ -7,11 +7,22 @@
 #include <math.h>
 #include <string.h>
 
-enum {
-    DECAY_FIRST = 1, NO_DECAY = 2, STALE_DECAY = 4, ADDS_W = 8, LAST_TOKEN = 16,
-    TAIL_OF_NEXT = 32, SWAPPED_KEYS = 64, OTHER_HALF = 128, ONE_BEHIND = 256,
-    NO_H_IN = 512, ONE_NAN = 1024, NOTHING = 2048,
-};
+#define MUTANTS(MUTANT)                                                               \
+    MUTANT(decay_first, DECAY_FIRST, "errata 7: decays S, then v_new = u - w S")      \
+    MUTANT(no_decay, NO_DECAY, "does not decay the state")                            \
+    MUTANT(stale_decay, STALE_DECAY, "decays by the gate of the previous chunk")      \
+    MUTANT(adds_w, ADDS_W, "v_new = u + w S")                                         \
+    MUTANT(last_token, LAST_TOKEN, "the state omits the last token of a chunk")       \
+    MUTANT(tail_of_next, TAIL_OF_NEXT,                                                \
+           "adds rows after the segment's end to the state")                          \
+    MUTANT(swapped_keys, SWAPPED_KEYS,                                                \
+           "swaps the two columns in each mma register of w")                         \
+    MUTANT(other_half, OTHER_HALF, "reads u of column (v + V/2) % V, not v")          \
+    MUTANT(one_behind, ONE_BEHIND, "reads w of the previous chunk")                   \
+    MUTANT(no_h_in, NO_H_IN, "the state starts from 0")                               \
+    MUTANT(writes_nothing, NOTHING, "returns at once")                                \
+    MUTANT(one_nan, ONE_NAN, "writes one NaN")
+#include "tests/mutants.h"
 
 struct cut { int64_t t0; int len, n, behind; };
 
@@ -77,25 +88,6 @@ static int wrong(void *args, int flags)
     return KCP_OK;
 }
 
-#define MUTANT(name, flags, why)                                                      \
-    static int run_##name(void *a) { return wrong(a, flags); }                        \
-    KCP_VARIANT(m17_##name) = { "17_ladder", "mutant_" #name, why, KCP_F64, KCP_HOST, \
-                                "any", run_##name, NULL }
-MUTANT(decay_first, DECAY_FIRST, "errata 7: decays S, then v_new = u - w S");
-MUTANT(no_decay, NO_DECAY, "does not decay the state");
-MUTANT(stale_decay, STALE_DECAY, "decays by the gate of the previous chunk");
-MUTANT(adds_w, ADDS_W, "v_new = u + w S");
-MUTANT(last_token, LAST_TOKEN, "the state omits the last token of a chunk");
-MUTANT(tail_of_next, TAIL_OF_NEXT,
-       "adds rows after the segment's end to the state");
-MUTANT(swapped_keys, SWAPPED_KEYS, "swaps the two columns in each mma register of w");
-MUTANT(other_half, OTHER_HALF, "reads u of column (v + V/2) % V, not v");
-MUTANT(one_behind, ONE_BEHIND, "reads w of the previous chunk");
-MUTANT(no_h_in, NO_H_IN, "the state starts from 0");
-MUTANT(writes_nothing, NOTHING, "returns at once");
-MUTANT(one_nan, ONE_NAN, "writes one NaN");
-
-static int run_twin(void *a) { return wrong(a, 0); }
-KCP_VARIANT(m17_twin) = { "17_ladder", "twin",
-    "correct: runs the mutants' code without a mistake", KCP_F64, KCP_HOST, "any",
-    run_twin, NULL };
+#define MUTANT_STAGE m17, "17_ladder", "any", wrong
+MUTANTS(MUTANT)
+MUTANT_TWIN
