@@ -11,23 +11,19 @@
 #define MODEL_WORDS (KCP_MODEL_LIST(MODEL_WORD) + 1)       /* "kda|gdn|.." */
 
 #define KCP_OPTION(field, name, value, kind, expects, low, high, help)                \
-    { name, OPTION_##kind, offsetof(struct bench, field), expects, low, high },
+    { name, OPTION_##kind, offsetof(struct bench, field), expects, low, high, value,   \
+      help },
 static const struct option_row rows[] = {
 #include "options.def"
 };
 #undef KCP_OPTION
-#define KCP_OPTION(field, name, value, kind, expects, low, high, help) { value, help },
-static const struct option_text texts[] = {
-#include "options.def"
-};
-#undef KCP_OPTION
 
-static void print_help(void)
+static void print_help(const struct option_table *t)
 {
     printf("usage: kcp-bench [options]\n       kcp-bench --help | --version\n\n"
            "Times kernels on a GPU. "
            "Under mpirun or srun, each process is a rank with its own GPU.\n\n");
-    options_print(rows, texts, sizeof rows / sizeof *rows);
+    options_print(t);
 }
 
 int bench_bad(const char *option, const char *found, const char *expected)

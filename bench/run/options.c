@@ -17,17 +17,9 @@
 #define FORM_WORDS (KCP_FORM_LIST(FORM_WORD) + 1)          /* "all_gather|chain|.." */
 
 #define KCP_OPTION(type, field, name, value, kind, expects, low, high, help)          \
-    { name, OPTION_##kind, offsetof(struct options, field), expects, low, high },
+    { name, OPTION_##kind, offsetof(struct options, field), expects, low, high, value, \
+      help },
 static const struct option_row rows[] = {
-#include "options.def"
-};
-#undef KCP_OPTION
-
-/* An option's value and text in --help. If `value` is NULL, --help prints the option's
- * column `expects` instead. */
-#define KCP_OPTION(type, field, name, value, kind, expects, low, high, help)          \
-    { value, help },
-static const struct option_text texts[] = {
 #include "options.def"
 };
 #undef KCP_OPTION
@@ -71,11 +63,11 @@ int run_error(struct run *x, int code, const char *what, const char *format, ...
     return npy_error(x->why, sizeof x->why, what, "%s", text);
 }
 
-static void print_help(void)
+static void print_help(const struct option_table *t)
 {
     fputs(files, stdout);
     printf("\noptions\n");
-    options_print(rows, texts, sizeof rows / sizeof *rows);
+    options_print(t);
     printf("\nexit status: 0: success; 1: a rank failed or a result is not finite; "
            "2: bad input\n"
            "If the status is not 0, one line says why, and nothing is written.\n");

@@ -16,18 +16,18 @@ enum { SEED = 2026, MOST_BYTES = 3072, MOST_STEPS = 10000 };
 struct options { int ranks, steps; const char *text; };
 
 static const struct option_row rows[] = {
-    { "--ranks", OPTION_INT, offsetof(struct options, ranks), NULL, 1, MAX_RANKS },
-    { "--steps", OPTION_INT, offsetof(struct options, steps), NULL, 0, MOST_STEPS },
-    { "--text", OPTION_TEXT, offsetof(struct options, text), "names of files", 0, 0 },
+    { "--ranks", OPTION_INT, offsetof(struct options, ranks), NULL, 1, MAX_RANKS, "R",
+      "threads, 1 to 64 [4]" },
+    { "--text", OPTION_TEXT, offsetof(struct options, text), "names of files", 0, 0,
+      "'FILE ..'", "text files, one sequence each [README.md and the book]" },
+    { "--steps", OPTION_INT, offsetof(struct options, steps), NULL, 0, MOST_STEPS, "N",
+      "training steps, on R ranks and on one rank [0]" },
 };
 
-static void print_usage(void)
+static void print_usage(const struct option_table *t)
 {
-    puts("usage: kcp-text [--ranks R] [--text 'FILE ...'] [--steps N]\n"
-         "       kcp-text --help | --version\n\n"
-         "  --ranks R       threads, 1 to 64 [4]\n"
-         "  --text 'FILE'   text files, one sequence each [README.md and the book]\n"
-         "  --steps N       training steps, on R ranks and on one rank [0]");
+    puts("usage: kcp-text [options]\n       kcp-text --help | --version\n");
+    options_print(t);
 }
 
 static const struct option_table table = {

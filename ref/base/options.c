@@ -126,7 +126,7 @@ static int print_help(const struct option_table *t, int argc, char **argv)
     for (int i = 1; i < argc; i++) {
         const int help = !strcmp(argv[i], "--help") || !strcmp(argv[i], "-h");
         if (!help && strcmp(argv[i], "--version")) continue;
-        if (help) t->help();
+        if (help) t->help(t);
         else
             printf("%s %s\n", t->program, kcp_version());
         return 1;
@@ -173,15 +173,15 @@ int options_read(const struct option_table *t, int argc, char **argv, void *into
     return OPTIONS_READ;
 }
 
-void options_print(const struct option_row *row, const struct option_text *text, int n)
+void options_print(const struct option_table *t)
 {
     enum { INDENT = 25, WIDTH = 84 };
-    for (int i = 0; i < n; i++) {
-        const char *value = text[i].value ? text[i].value : row[i].expects;
-        int at = printf("  %s%s%s", row[i].name, *value ? " " : "", value);
+    for (const struct option_row *row = t->row; row < t->row + t->n; row++) {
+        const char *value = row->value ? row->value : row->expects;
+        int at = printf("  %s%s%s", row->name, *value ? " " : "", value);
         if (at >= INDENT)
             at = printf("\n") - 1;
-        for (const char *s = text[i].help; *s; s += *s == ' ') {
+        for (const char *s = row->help; *s; s += *s == ' ') {
             const int length = (int)strcspn(s, " ");
             if (at + length >= WIDTH)
                 at = printf("\n") - 1;

@@ -25,13 +25,14 @@ struct option_row {
     size_t at;                 /* offset of the member to set */
     const char *expects;       /* text of the accepted values; NULL: `low` to `high` */
     double low, high;
+    const char *value, *help;  /* in --help; if value is NULL, prints `expects` */
 };
 
 struct option_table {
     const char *program;       /* "kcp-run" */
     const struct option_row *row;
     int n;
-    void (*help)(void);        /* prints the help to stdout */
+    void (*help)(const struct option_table *t);    /* prints the help to stdout */
 };
 
 /* For each option in argv, sets its member of *into. Other members do not change.
@@ -41,10 +42,8 @@ enum { OPTIONS_READ, OPTIONS_DONE, OPTIONS_BAD };
 int options_read(const struct option_table *t, int argc, char **argv, void *into,
                  char *why, size_t n);
 
-/* Prints each option's line of --help: " --name value" and the help, up to column 84.
- * If text->value is NULL, prints row->expects in place of the value. */
-struct option_text { const char *value, *help; };
-void options_print(const struct option_row *row, const struct option_text *text, int n);
+/* Prints each option's line of --help: " --name value" and the help, to column 84. */
+void options_print(const struct option_table *t);
 
 /* Writes "WHAT: found 'FOUND', expected EXPECTED" to `why`. Replaces unprintable
  * characters. If `found` is NULL, FOUND is empty. Returns OPTIONS_BAD. */

@@ -22,25 +22,21 @@ struct command {
 };
 
 #define OPTION(name, field, kind, value, expects, low, high, help)                    \
-    { name, OPTION_##kind, offsetof(struct command, field), expects, low, high },
+    { name, OPTION_##kind, offsetof(struct command, field), expects, low, high, value, \
+      help },
 static const struct option_row rows[] = {
 #include "options.def"
 };
 #undef OPTION
-#define OPTION(name, field, kind, value, expects, low, high, help) { value, help },
-static const struct option_text texts[] = {
-#include "options.def"
-};
-#undef OPTION
 
-static void print_usage(void)
+static void print_usage(const struct option_table *t)
 {
     printf("usage: kcp-check [options]\n"
            "       kcp-check --list | --paths [TEXT] | --emit DIR | --foreign DIR\n"
            "                 --keep FILE | --against FILE | --exchange N [options]\n"
            "\n"
            "Judges the variants of every stage against the references.\n\n");
-    options_print(rows, texts, sizeof rows / sizeof *rows);
+    options_print(t);
     printf("\nDefaults are in parentheses. A repeated option gets its last value.\n"
            "exit status: 0 passed, 1 something failed or nothing ran, 2 usage error,\n"
            "             3 with --strict: something was skipped or n/a\n");
