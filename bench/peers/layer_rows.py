@@ -84,16 +84,17 @@ class Fla:
     package, left = "fla.layers", False
     modes = "batch", "packed", "padded", "cache"
 
-    def __init__(self, file, layer, function, **more):
+    def __init__(self, file, layer, function, wide=1, **more):
         self.file, self.layer, self.name, self.more = file, layer, function, more
+        self.wide = wide
         self.model = "kda" if "kda" in function else "gdn"
         self.step = function.replace("chunk", "fused_recurrent")
 
     def build(self, s):
         self.place = importlib.import_module(f"fla.layers.{self.file}")
-        made = getattr(self.place, self.layer)(
-            hidden_size=s["width"], head_dim=s["K"], num_heads=s["H"],
-            num_v_heads=s["HV"], layer_idx=0, **dict({"expand_v": 1}, **self.more))
+        made = getattr(self.place, self.layer)(**{**dict(
+            hidden_size=s["width"], head_dim=self.wide * s["K"], num_heads=s["H"],
+            num_v_heads=s["HV"], layer_idx=0, expand_v=1), **self.more})
         self.plain = self.plain_step = self.rule
         return made
 
@@ -224,5 +225,8 @@ ROWS = {
                              "chunk_gated_delta_rule"),
     "FLA GatedDeltaNet, V 2 K": Fla("gated_deltanet", "GatedDeltaNet",
                                     "chunk_gated_delta_rule", expand_v=2),
+    "FLA GatedDeltaNet, K 256": Fla("gated_deltanet", "GatedDeltaNet",
+                                    "chunk_gated_delta_rule", wide=2, expand_v=2,
+                                    num_heads=6, num_v_heads=6),   # FLA's default
     "Megatron GatedDeltaNet": Megatron(),
 }

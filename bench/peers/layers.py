@@ -14,8 +14,9 @@ one assignment replaces the function that the layer calls. Numbers are the large
 error |a - b| / |b| over tensors; "-" marks a mode that the layer does not have. For column
 "planted", kcp_torch gets a wrong beta, and the error must exceed the limit. With --time, a
 layer's forward, forward plus backward and peak memory are printed with kcp_torch, with
-FLA's kernels and with the fallback, or with one of them (--only); the GPU is busy while the
-host enqueues a step, so the host's time does not count. --record writes a table, which
+FLA's kernels and with the fallback, or with one of them (--only), and the error of kcp_torch's
+output and gradients beside the fallback's; the GPU is busy while the host enqueues a step, so
+the host's time does not count. --record writes a table, which
 records.py adds as layers.tsv. FLA's kernels are tuned first, a minute or two per layer;
 earlier processes with --only FLA, one per layer at once, leave compiled candidates in Triton's
 cache. The exit status is 1 if a row fails, or with --all if a package is missing.
@@ -32,7 +33,7 @@ import torch.nn.functional as F
 
 import common
 from layer_rows import ROWS, replaced
-from reach import Timer
+from reach import Timer, differs
 
 CUTS = 0, 17, 81, 150                         # packed sequences; their length is T
 T, PADS = CUTS[-1], (0, 53)                   # padding of each sequence of a batch
@@ -41,7 +42,7 @@ SMALL = dict(width=256, H=2, HV=4, K=128)     # on a GPU
 REAL = dict(width=2048, H=16, HV=32, K=128)
 PEERS = "kcp_torch", "FLA", "PyTorch"
 WAIT = 100_000_000                            # cycles, about 0.05 s: longer than the host
-COLUMNS = "layer", "peer", "forward_ms", "both_ms", "peak_mib", "says"
+COLUMNS = "layer", "peer", "forward_ms", "both_ms", "peak_mib", "error", "says"
 
 
 class Driver:
@@ -202,10 +203,10 @@ def text(cells, limit):
     return words + [number(line, line <= limit), number(planted, planted > limit)]
 
 
-def timed(checker, name, row, peer):
+def timed(checker, name, row, peer, ours):
     """Times a layer with kcp_torch, with FLA's kernels, or with the layer's own fallback
     in PyTorch, and prints a line. If FLA refuses the backward, only the forward has a
-    time."""
+    time. The fallback's line has the error of `ours`, kcp_torch's output and gradients."""
     os.environ["KCP_FLA"] = str(int(peer == "kcp_torch"))
     before, found = checker.served.calls, dict(layer=name, peer=peer)
     try:
@@ -213,14 +214,16 @@ def timed(checker, name, row, peer):
         x = torch.randn(1, 8192, REAL["width"], device="cuda", dtype=torch.bfloat16)
         plain = row.plain if peer == "PyTorch" else getattr(row.place, row.name)
         with replaced(row.place, row.name, plain):
-            Timer(torch, WAIT).times(lambda x: row.call(layer, x["x"]),
-                               dict(layer.named_parameters(), x=x), torch.randn_like(x),
-                               found)
+            found["out"] = Timer(torch, WAIT).times(
+                lambda x: row.call(layer, x["x"]),
+                dict(layer.named_parameters(), x=x), torch.randn_like(x), found)
+        if ours and peer == "PyTorch":
+            found["error"] = differs(ours, found["out"])
         if (checker.served.calls > before) != (peer == "kcp_torch"):
             found["says"] = "left to FLA"
     except Exception as e:                    # other rows are still timed
         found["says"] = f"{type(e).__name__}: {' '.join(str(e).split())[:100]}"
-    cells = "".join(f"{found.get(n, '-'):>10}" for n in COLUMNS[2:5])
+    cells = "".join(f"{found.get(n, '-'):>10}" for n in COLUMNS[2:6])
     print(f"{name:<28}{peer:<12}{cells}  {found.get('says', '')}", flush=True)
     torch.cuda.empty_cache()
     return found
@@ -265,13 +268,17 @@ def main():
     if not o.time:
         print(f"{'layer':<28}" + "".join(f"{t:>13}" for t in titles))
     else:
-        print(f"{'layer':<28}{'kernels':<12}{'forward':>10}{'f + b ms':>10}{'peak MiB':>10}")
+        print(f"{'layer':<28}{'kernels':<12}{'forward':>10}{'f + b ms':>10}{'peak MiB':>10}"
+              f"{'error':>10}")
     found = []
     for name, row in rows.items():
         if o.time:
+            ours = None
             for peer in [o.only] if o.only else PEERS:
                 if peer != "PyTorch" or row.package != "fla.layers":
-                    found.append(timed(checker, name, row, peer))
+                    found.append(timed(checker, name, row, peer, ours))
+                    out = found[-1].pop("out", None)
+                    ours = ours or out
             if o.record:
                 write(o.record, found)
             continue
