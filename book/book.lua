@@ -2,7 +2,7 @@
 --
 --   ```{.include file=ref/07_merge.c fn=ref_merge}       a function and its comment
 --   ```{.include file=ref/07_merge.c region=fold-step}   between //> and //< fold-step
---                                                        fold=1: hidden until a click
+--                            region= and fn=: regions first. fold=1: hidden until a click
 --   ```{.example name=05-affine}          a section of the output of book/example.c
 --   ```{.results file=bench.md}           a table made from bench/results/
 --   ```{.docstrings}                      the docstrings of kcp_torch, by reference.py
@@ -162,15 +162,15 @@ local function include(cb)
     if path:match("^cuda/") then ranges[#ranges + 1] = path .. "\t" .. a .. "\t" .. b end
     if what == "function" then shown[#shown + 1] = path .. "\t" .. name end
   end
-  if cb.attributes.fn then
-    for name in cb.attributes.fn:gmatch("%S+") do
-      local a, b = find_fn(path, L, name)
-      take(a, b, name, "function")
-    end
-  elseif cb.attributes.region then
-    local a, b = find_region(path, L, cb.attributes.region)
-    take(a, b, cb.attributes.region, "region")
-  else take(1, #L, "", "file") end
+  for name in (cb.attributes.region or ""):gmatch("%S+") do
+    local a, b = find_region(path, L, name)
+    take(a, b, name, "region")
+  end
+  for name in (cb.attributes.fn or ""):gmatch("%S+") do
+    local a, b = find_fn(path, L, name)
+    take(a, b, name, "function")
+  end
+  if not first then take(1, #L, "", "file") end
   local source = path:match("%.[ch]$") or path:match("%.def$") or path:match("%.cuh?$")
   local from = source and where(path, first) or pandoc.Span({ pandoc.Str(path) }, { class = "where" })
   local function listing(t) return pandoc.CodeBlock(table.concat(t, "\n\n"), pandoc.Attr("", { lang })) end
@@ -440,7 +440,9 @@ local function erratum(div)
       pandoc.Str("."), pandoc.Str(div.attributes.figure and " Error as written: " .. div.attributes.figure .. "." or "") }
   local by = errata_of[n] and "Proved by: " or "No test: "
   local blocks = pandoc.List({ head })
-  blocks:extend(div.content)
+  for _, b in ipairs(div.content) do           -- what is right begins on a new line
+    blocks:insert(b:walk { SoftBreak = function() return pandoc.LineBreak() end })
+  end
   blocks:insert(pandoc.Para(pandoc.List({ pandoc.Str(by) }) .. held))
   return pandoc.Div(blocks, pandoc.Attr("erratum-" .. n, { "erratum" }))
 end

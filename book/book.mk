@@ -16,7 +16,7 @@ part3      := $(call page,14 20)
 part4      := $(call page,15 16 19 A B)
 chapters   := idea $(part1) $(part2) $(part3) $(part4) users models labs staff $(if $(wasm_has),compute)
 bookcode   := $(sort $(wildcard ref/*.[ch] ref/*/*.[ch] ref/stages/*.def ref/core/*.def comm/*.[ch] comm/*/*.[ch] tests/*/*.[ch] bench/*/*.[ch] book/examples/plugins/*.c bench/*.cu bench/*/*.cu \
-              cuda/*/*.h cuda/*/*.c cuda/*/*.cu cuda/*/*.cuh cuda/*/*/*.h cuda/*/*/*.cu cuda/*/*/*.cuh book/*.[ch] book/figures/*.cu book/parts.py book/figures/*.py book/examples/*.[ch] book/examples/*.cu book/labs/*.c book/labs/*.cpp book/compute/*.[ch]))
+              cuda/*/*.h cuda/*/*.c cuda/*/*.cu cuda/*/*.cuh cuda/*/*/*.h cuda/*/*/*.cu cuda/*/*/*.cuh book/*.[ch] book/parts.py book/figures/*.py book/examples/*.[ch] book/examples/*.cu book/labs/*.c book/labs/*.cpp book/compute/*.[ch]))
 # A figure is a function in book/figures/ with a row in book/data/figures.tsv.
 bookfigs   := $(patsubst %,$(bk)/figures/%.svg,$(shell awk -F'\t' 'NF == 3 && $$1 != "figure" { print $$1 }' book/data/figures.tsv))
 bookweave   = OUT=$(bk) LABELS=$(bk)/labels.tsv pandoc -f markdown+tex_math_dollars \

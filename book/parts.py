@@ -126,6 +126,8 @@ def chosen():
     say(equal_ms="%.3f" % (equal.us / 1e3), equal_wait="%.0f" % equal.exchange,
         shares_ms="%.3f" % (shares.us / 1e3), shares_wait="%.0f" % shares.exchange,
         shares_card=shares.card, far_ms="%.3f" % (far.us / 1e3))
+    four_gpus = newest("kda_4x1_bare", form="chain")
+    say(four_card=four_gpus.card, four_hop="%.1f" % (four_gpus.exchange / (RANKS - 1)))
 
 
 def maps():
@@ -158,24 +160,6 @@ def unsent():
             if form == "chain":
                 say(**{"unsent%d" % T: share})
     say(unsent_card=r.card)
-
-
-def eight():
-    """Predicts times of eight GPUs from times of four: each GPU has half of the work,
-    and the exchange `chain` has seven messages in series instead of three."""
-    print("== 20-eight\na model of a chain over 8 GPUs, T = 131072, 32 heads, nothing "
-          "kept: front, sum and\nmain are half of the times measured on 4 GPUs; the "
-          "exchange has 7 hops instead of 3;\nmicroseconds\n")
-    print("pass           front    sum   exchange   main    total   measured on")
-    for name in "KDA forward", "GDN forward":
-        r = newest(name[:3].lower() + "_4x1_bare", form="chain")
-        front, sums, main = r.front / 2, r.sum / 2, r.main / 2
-        exchange, halved = 7 * r.exchange / (RANKS - 1), front + sums + main
-        print("%-13s %6.0f %6.0f %10.0f %6.0f %8.0f   %d %s: %.0f" % (
-            name, front, sums, exchange, main, halved + exchange, RANKS, r.card, r.us))
-        if name == "KDA forward":
-            say(eight_kda="%.2f" % ((halved + exchange) / 1000), eight_card=r.card,
-                eight_halved="%.0f" % halved, eight_hop="%.1f" % (exchange / 7))
 
 
 def line_through(points):
@@ -236,8 +220,6 @@ def four():
         all_us = [us[form]] + [r[i].exchange for r in rows]
         print("%-12s" % form + "".join("%10.0f (%+4.0f)" % c for c in zip(all_us, cells)))
         say(**{"%s_%s" % (form, r[0].card): "%.0f" % r[i].exchange for r in rows})
-        say(**{"%s_more_%s" % (form, r[0].card): "%.0f" % (r[i].exchange - r[0].exchange)
-               for r in rows})
     for r in rows:
         print("in the pass: the gather alone %.0f us on 4 %s" % (r[1].gather_us, r[1].card))
     r, chain = rows[0][0], us.pop("chain")
@@ -300,6 +282,5 @@ replays()
 chosen()
 maps()
 unsent()
-eight()
 wires()
 four()

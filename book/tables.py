@@ -481,29 +481,6 @@ def rank_table(d):
     p.notes()
 
 
-def form_table(d):
-    """Lists pass times by exchange algorithm, with exchange times in brackets."""
-    p, groups, above = Page("19-forms.md"), {}, None
-    stages = *PAIR, "16_family"
-    for r in sorted((r for r in d.sorted if r.ranks > 1 and not r.peer and r.is_layer
-                     and r.stage in stages),
-                    key=lambda r: (stages.index(r.stage), r.ranks)):
-        key = r.case, r.way, r.variant, r.gpus(), plan_of(r)
-        groups.setdefault(key, {})[r.form] = r
-    forms = sorted({form for at in groups.values() for form in at})
-    p.add("| case | pass | GPUs | plan | %s |"
-          % " | ".join(form.replace("_", "-") for form in forms),
-          "|:-----------|:----|--:|:----------|" + "-----:|" * len(forms))
-    for (case, way, _, gpus, plan), at in groups.items():
-        cells = []
-        for r in map(at.get, forms):
-            exchange = "%s(%s)" % (NB, ms(r.exchange)) if r and r.main else ""
-            cells.append(ms(r.us) + exchange if r else None)
-        head = case, way, gpus
-        p.row(*(("", None, "") if head == above else head), plan, *cells)
-        above = head
-
-
 # ---- chapter 15: time and memory of walk, scan and chunks
 
 def walk_tables(d):
@@ -659,35 +636,6 @@ def precision_table(d):
         if r.file == last.file:
             p.row(*[r[c] for c in "gate chunks size fp32 tf32x3 tf32 bf16".split()],
                   r["bf16_size"] + " %")
-
-
-def nccl_table(d):
-    p, files = Page("19-nccl.md"), {}
-    for r in d.of("run"):
-        if r["ok"] and (r["failed"] + r["late"] != "00" or r["ok"] == "0"):
-            r.cells.update(how=r["ranks"], n=r["ok"], status="%s failed, %s not "
-                           "done" % (r["failed"], r["late"]))
-        files.setdefault(r.file, []).append(r)
-    for file, of in files.items():
-        shown = [r for r in of if not r["ok"] or r["status"]]
-        ok = {}
-        for r in of:
-            if r["ok"] and not r["status"]:
-                ok.setdefault(r["ranks"], []).append("`%s`" % r["what"])
-        p.add("From `%s`, %s%s.\n" % (
-            file, of[-1].place,
-            "" if of[0]["ok"] else "; status 0: passed"))
-        if shown:
-            p.add("| job | ranks | n | status | s | message |",
-                  "|:------|:--|--:|--:|--:|:-------|")
-        for r in shown:
-            p.row("`%s`" % r["what"], *[r[c] for c in "how n status seconds says".split()])
-        for ranks, names in sorted(ok.items()):
-            p.add("\nPassed over %s ranks: %s." % (ranks, ", ".join(names)))
-        p.add("")
-    if any(r["status"] == "1" for r in d.of("run")):
-        p.add("Status 1: the job found an error; later records in `bench/results/` "
-              "show whether it was corrected.")
 
 
 def latest_table(d, kind, file, heads, lines, columns):
@@ -980,8 +928,8 @@ def make():
                     for r in Row.digests.rows.values())
     d = Records()
     for table in (stage_tables, mode_table, bound_table, roofline,
-                  rank_table, form_table, walk_tables, judge_tables, field_tables,
-                  precision_table, nccl_table, ladder_tables,
+                  rank_table, walk_tables, judge_tables, field_tables,
+                  precision_table, ladder_tables,
                   torch_tables, log_marks, readme_table, reach_table, layer_table,
                   cp_table, canonical_table):
         table(d)

@@ -37,7 +37,7 @@ def ladder_coalesce():
 
 @figure(720, 282)
 def ladder_roles():
-    """Draws cycles that ladder_trace.cu recorded. The bar of a copy goes from the
+    """Draws the cycles of book/data/ladder-trace.tsv. The bar of a copy goes from the
     announcement of its bytes to their arrival. A warpgroup has two bars per chunk: for
     w S, and from the end of w S to the release of the pipeline stage."""
     first, last = -6000, 26400

@@ -680,36 +680,6 @@ def compress():
     soft(236, 186, "expand")
 
 
-K, V, C, T = 128, 128, 64, 8192            # KDA with H = HV
-# Pairs (name, bytes per token and head) of arrays that forward can save. The last tuple
-# has how many pairs, from the first on, `recompute` and `save all` save.
-FACTORS = (("", 4 * K * V / T), ("", 12), ("Aqk", 2 * C), ("A", 2 * C), ("q", 2 * K),
-           ("k", 2 * K), ("G", 4 * K), ("w", 2 * K), ("qg", 2 * K), ("kg", 2 * K),
-           ("u", 2 * V), ("v_new", 2 * V), ("h", 2 * K * V / C)), (6, 13)
-CHUNKS = (("", 4 * K * V / T), ("", 12), ("k~", 2 * K), ("kg", 2 * K), ("qg", 2 * K),
-          ("", 4 * K / C), ("A", 5120 / C), ("", 5120 / C), ("h", 2 * K * V / C),
-          ("v_new", 2 * V)), (8, 10)
-
-
-@figure(720, 216)
-def kept():
-    for y, title, (pieces, count) in ((26, "format factors, by tokens", FACTORS),
-                                      (126, "format chunks, by chunks", CHUNKS)):
-        text(4, y - 8, title)
-        for mode, n in zip(("recompute", "save all"), count):
-            at = 88
-            soft(4, y + 17, mode)
-            for i, (name, size) in enumerate(pieces[:n]):
-                w = size * 0.185
-                box(at, y, w - 1 if w > 2 else w, 26, "a" if i < count[0] else "c",
-                    name if w > 14 else "")
-                at += w
-            text(at + 6, y + 17, "%.0f" % sum(size for _, size in pieces[:n]))
-            y += 32
-    soft(4, 208, "Bytes per token and head. Unlabelled: initial state, rho, beta, "
-         "decay and, after A, the triangle Aqk.")
-
-
 # ---- 13
 @figure(720, 256)
 def mirror():

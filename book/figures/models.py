@@ -3,7 +3,6 @@
 Book: chapters 15, 16 and 19, appendices A and B.
 """
 import math
-import re
 
 from plot import Frame, printed_rows
 from svg import arrow, box, dot, figure, line, mono, rect, soft, text, words_of
@@ -221,31 +220,6 @@ def straight():
 
 
 # ---- A
-@figure(720, 300)
-def errata():
-    """The numbers come from the attributes `figure=` in book/A-errata.md."""
-    inks = {"o": "ink", "dq": "soft", "dk": "a", "dv": "c", "dg": "b", "dbeta": "d"}
-
-    def x(error):
-        return 150 + (math.log10(error) + 2) * 235
-
-    for share in (1, 10, 100):
-        line(x(share / 100), 26, x(share / 100), 240)
-        soft(x(share / 100), 256, "%d %%" % share, "middle")
-    soft(4, 256, "relative error")
-    with open("book/A-errata.md", encoding="utf-8") as f:
-        found = re.findall(r'erratum no="?(\d+).*figure="([^"]*\d[^"]*)', f.read())
-    rows = [row for row in found if "as row" not in row[1]]
-    for i, (no, costs) in enumerate(rows):
-        text(142, 48 + 28 * i, "erratum %s" % no, "end")
-        for what, error in re.findall(r"(\w+) ([\d.e-]+)", costs)[:4]:
-            if what in inks:
-                dot(x(float(error)), 44 + 28 * i, 4.5, inks[what])
-    for i, (name, ink) in enumerate(inks.items()):
-        dot(160 + 90 * i, 282, 4.5, ink)
-        text(172 + 90 * i, 286, name)
-
-
 @figure(720, 194)
 def visible():
     """Fills the cell of an errata row and a case if the judge rejects the row's mutant.

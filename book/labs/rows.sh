@@ -87,6 +87,8 @@ build() {
         echo "   $work has no ${lacks% }, which the lab requires"
     elif [ $ext = c ] && readelf -SW "$dir/lab.$o" | grep -q 'init_array\|\.ctors'; then
         echo "   $work has a function that runs before main, which could print a verdict"
+    elif theirs=$(nm -u "$dir/lab.$o" | sed -n 's/^ *U \(\(kcp_\)\{0,1\}ref_.*\)/\1/p' | grep .); then
+        echo "   $work uses $(echo $theirs), with which the judge compares"
     elif ! share_all; then
         echo "   $work does not link:"
         grep "$id\|undefined\|multiple" "$dir/build" | sed 's/^/   /; 6q'

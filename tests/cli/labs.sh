@@ -56,6 +56,8 @@ hand_in 07_merge 'next[0][V + 100000000] = 1;'; loses "$file:$line: index 1"
 hand_in 07_merge 'for (;;) ;';                  loses "$file:$line: the program was at this line" 2
 hand_in 07_merge '((double *)map)[0] = 1;';     loses 'wrote into input maps'
 hand_in 07_merge 'return not_mine(next);';      loses 'not_mine'
+hand_in 07_merge 'extern const struct kcp_mapops ref_mapops; ref_mapops.apply(1, K, V, map, 0, 0, 0, V, S, ld, next, Vb, NULL);'
+loses 'uses kcp_ref_mapops'
 hand_in 07_merge 'extern int puts(const char *); for (;;) puts("and again");'
 loses 'it prints without end'
 leave='extern int puts(const char *); extern void exit(int); puts("1 passed, 0 failed, 0 skipped"); exit(0);'
