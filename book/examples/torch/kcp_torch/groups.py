@@ -277,7 +277,13 @@ def comm_of(group, device):
 
 def _forget(which):
     """Drops all prepared calls. Frees each communicator for which
-    `which(group, device)` is true."""
+    `which(group, device)` is true.
+
+    After a collective, a thread of gloo needs Python's lock to free its tensors. In
+    PyTorch 2.11 the group's destructor holds this lock while it waits for the thread, so
+    a group must not be destroyed before its threads are idle: the host sleeps."""
+    if any(key[1] == "cpu" and which(*key) for key in _comms):
+        time.sleep(0.1)
     for prepared in _caches:
         prepared.clear()
     for key in [k for k in _comms if which(*k)]:
