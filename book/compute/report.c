@@ -170,7 +170,8 @@ static void segments(int with)
 {
     const struct kcp_plan *p = pick.plan;
     int64_t n;
-    put("<h2>Maps and states of the segments</h2><div class=cards>");
+    put("<h2>Maps and states of the segments</h2><p>Blue is positive, red negative; "
+        "the number is a picture's largest absolute value.</p><div class=cards>");
     for (int i = 0; i < p->S; i++) {
         const int j = p->order[i], want = kcp_plan_want(p, j, 0);
         const struct kcp_segment *g = &p->seg[j];
