@@ -6,6 +6,7 @@ Book: chapters 01, 08, 13, 14.
 On CPUs, KCP computes in double and ranks use gloo. With --cuda ranks use NCCL,
 and share GPUs if there are fewer GPUs than ranks.
 """
+import copy
 import os
 import re
 import sys
@@ -279,7 +280,8 @@ def conv_case(name, group=None, cu=PACKED, cuts=None, W=4, states=True, act=D,
 
 
 def compiled(group=None):
-    """Checks that torch.compile of a whole graph does not change results on any rank."""
+    """Checks that torch.compile of a whole graph, and make_fx with other numbers, do not
+    change results on any rank."""
     if not kcp_torch.ops.available:
         pytest.skip("torch.compile: needs PyTorch 2.4")
     o = options(gate=1)
@@ -287,7 +289,7 @@ def compiled(group=None):
     more, part = dict(cu_seqlens_cpu=list(PACKED)), lambda t: t
     if group is not None:
         c = kcp_torch.build_cp_context(PACKED, group, conv1d_kernel_size=4)
-        more, part = dict(cp_context=c), c.shard
+        more, part = dict(cp_context=copy.deepcopy(c)), c.shard
     x = {n: t if t is None else part(t) if n in TOKENS else t for n, t in x.items()}
     x["w"] = torch.linspace(-1, 1, 64, dtype=D).view(16, 4)
     names = [n for n in x if x[n] is not None]
@@ -296,12 +298,16 @@ def compiled(group=None):
         y = dict(x, **dict(zip(names, t)))
         v = kcp_torch.causal_conv1d(y["v"].reshape(1, -1, 16), y["w"], **more)[0]
         return call(dict(y, v=v.view_as(y["v"])), o, **more)[0].sin()
+    from torch.fx.experimental.proxy_tensor import make_fx
     outs = []
-    for f in (layer, torch.compile(layer, fullgraph=True, backend="aot_eager")):
+    for f in (layer, torch.compile(layer, fullgraph=True, backend="aot_eager"),
+              lambda *t: make_fx(layer)(*((y / 2).detach().requires_grad_() for y in t))(*t)):
         t = [x[n].to(DEV).clone().requires_grad_() for n in names]
         y = f(*t)
         outs.append([y] + list(torch.autograd.grad((y * part(do).to(DEV)).sum(), t)))
-    close(*((b, a, f"torch.compile {n}", 1e-12) for a, b, n in zip(*outs, ["o"] + names)))
+    close(*((b, outs[0][i], f"{how} {n}", 1e-12)
+            for how, out in zip(("torch.compile", "make_fx"), outs[1:])
+            for i, (b, n) in enumerate(zip(out, ["o"] + names))))
     packed = torch.compile(lambda v, cu: kcp_torch.causal_conv1d(
         v, x["w"], cu_seqlens=cu)[0], fullgraph=True, backend="aot_eager")
     refuses(ValueError, "give cu_seqlens_cpu as a list",

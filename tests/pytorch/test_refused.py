@@ -163,6 +163,8 @@ def test_transforms():
         refuses(NotImplementedError, "forward-mode", lambda: f(q, k, dual, g, beta))
         refuses(NotImplementedError, "forward-mode",
                 lambda: kcp_torch.causal_conv1d(dual[0], torch.zeros(8, 4)))
+    refuses(NotImplementedError, "torch.jit.trace", lambda: torch.jit.trace(
+        lambda y: f(q, k, y, g, beta)[0], v))
     if hasattr(torch, "func"):
         refuses(NotImplementedError, "torch.func", lambda: torch.func.vmap(
             lambda y: f(q, k, y, g, beta)[0])(two(v)[:, None]))

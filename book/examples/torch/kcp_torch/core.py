@@ -155,9 +155,13 @@ def maker(shape, dtype, device):
 # kcp_torch has no rules for torch.func's transforms or for forward-mode derivatives.
 _transforms = getattr(torch._C, "_are_functorch_transforms_active", lambda: False)
 _forward_mode = torch.autograd.forward_ad
+_jit = getattr(torch._C, "_get_tracing_state", lambda: None)
 
 
 def refuse_transforms():
+    if _jit() is not None:                    # the trace would keep this call's numbers
+        raise NotImplementedError("kcp_torch: found torch.jit.trace, expected"
+                                  " torch.compile or torch.export")
     if _transforms() or _forward_mode._current_level >= 0:
         raise NotImplementedError("kcp_torch: found a transform of torch.func or a"
                                   " forward-mode derivative, expected only backward")

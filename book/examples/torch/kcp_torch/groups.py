@@ -11,6 +11,7 @@ ranks compare their calls through the store of torch.distributed, because a comp
 NCCL would wait for the GPU whenever a batch has new boundaries.
 """
 import atexit
+import copy
 import ctypes as C
 import gc
 import operator
@@ -349,6 +350,9 @@ class CPContext:
             inside |= {min(max(x, a), b) - a + n for x in cu}
             n += b - a
         self.cu_seqlens_cpu = torch.tensor(sorted(inside), dtype=torch.int64)
+
+    def __deepcopy__(self, memo):             # a group cannot be copied
+        return copy.copy(self)
 
     def shard(self, x: torch.Tensor, dim: int = 1) -> torch.Tensor:
         """Returns the tokens of this rank."""

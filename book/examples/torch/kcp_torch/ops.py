@@ -17,10 +17,14 @@ available = hasattr(torch, "library") and hasattr(torch.library, "register_autog
     and hasattr(torch.library, "register_fake")
 
 
+_mode = getattr(torch._C, "_get_dispatch_mode", None) or (lambda key: None)
+_proxy = getattr(getattr(torch._C, "_TorchDispatchModeKey", None), "PROXY", None)
+
+
 def wanted():
-    """Returns True if PyTorch has such ops and torch.compile traces. If False, calls
-    use the autograd.Function, which is faster than an op."""
-    return available and torch.compiler.is_compiling()
+    """Returns True if PyTorch has such ops and torch.compile or make_fx traces. If
+    False, calls use the autograd.Function, which is faster than an op."""
+    return available and (torch.compiler.is_compiling() or _mode(_proxy) is not None)
 
 
 def chunk(all_, cu, cuts, group, inputs):
@@ -120,6 +124,9 @@ if available:
 
     def _backward(ctx, do, dht, _):
         saved, *tensors = ctx.saved_tensors
+        if not saved.numel():
+            raise RuntimeError("kcp_torch: found a graph that was traced without"
+                               " gradients, expected inputs with requires_grad=True")
         grads = iter(chunk_backward(saved, *tensors, do, dht, ctx.words))
         return tuple(None if x is None else next(grads) for x in tensors) + (None, None)
 
