@@ -22,5 +22,10 @@ for page in build/book/[0-9]*.html; do
         [ "$n" -gt 0 ] || echo "answers.sh: $page: $n answers"
     grep -Hon '\[[^][ ]*\]{\.val}' "$page" | sed 's/^/answers.sh: /'
 done
+# A lab may cite only equations that the book has.
+[ ! -f build/book/labels.tsv ] || grep -o 'equation ([^)]*)' book/labs/*.lab |
+    while read -r at no; do
+        grep -qF "	$no" build/book/labels.tsv || echo "answers.sh: ${at%%:*}: no equation $no"
+    done
 })
 [ -z "$lost" ] || { echo "$lost"; exit 1; }
