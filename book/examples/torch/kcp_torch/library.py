@@ -9,6 +9,7 @@ another version of the library either works, or raises an error with the missing
 import ctypes as C
 import functools
 import os
+import sys
 import warnings
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -18,10 +19,12 @@ STATUS = ("OK", "NA", "BAD", "NO_MEMORY", "COMM", "CUDA", "MISMATCH")
 
 def _load():
     """Loads the library from KCP_LIB if set, else the first library that is found: the
-    one built by pip, the one built in the checkout, or the installed one."""
+    one in this package, the one built in the checkout, the one of another kcp_torch on
+    Python's path (an example in a checkout beside an installed wheel), or libkcp.so.3."""
     said = os.environ.get("KCP_LIB")
     checkout = os.path.join(HERE, *[".."] * 4, "build", "libkcp.so")
-    for path in [said] if said else [os.path.join(HERE, "libkcp.so"), checkout]:
+    wheels = [os.path.join(x, "kcp_torch", "libkcp.so") for x in sys.path]
+    for path in [said] if said else [os.path.join(HERE, "libkcp.so"), checkout, *wheels]:
         if os.path.exists(path):
             return C.CDLL(path)
     if said:
