@@ -161,7 +161,7 @@ static int run_factors(const struct kcp_backward *args, const struct kcp_path *p
     if (!status && !f.l.entire) status = carry_back(&f);
     if (!status && f.p.L) status = scan_strips(&f);
     if (!status && !f.p.L) status = scans(&f, &f.x, !f.l.entire);
-    if (!status && a->NS) status = backward_finish(&f.x, processors());
+    if (!status && a->NS) status = backward_finish(&f.x, f.sms);
     if (!status) status = sum_parameters(&f);
     //< kernel-backward-factors
     if (!status && f.l.entire) pass_empty_states(call, 0, a->dht, a->dh0);

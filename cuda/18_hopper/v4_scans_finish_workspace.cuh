@@ -22,6 +22,7 @@ struct factors_backward {
     struct arena r;
     struct kcp_exchange e;
     struct split p;
+    int sms;                             // of this GPU
     void *h_kept, *h_start, *states, *dh_in, *dmap;       // [NS], per segment
     int *want, *own;
     // `first` to `own_row` have, per token range, the index of a state (struct
@@ -107,7 +108,8 @@ static size_t place_backward(struct factors_backward *f,
     const struct kcp_call *call = (const struct kcp_call *)a;
     const int64_t heads = (int64_t)a->NC * a->HV, rows = padded_rows(a->plan);
     const int64_t gates = (int64_t)a->HV * a->KG;
-    f->l = kcp_launch_of(call, processors());
+    f->sms = processors();
+    f->l = kcp_launch_of(call, f->sms);
     arena_open(r, call, a->saved, path->format, factors_name, sizeof(bf16));
     place_block(f);
     place_states(f);
@@ -173,7 +175,7 @@ static int jobs_of(const struct factors_backward *f, const struct strip *s, int 
     const int reverse = KCP_JOB_REVERSE, dh_ext = KCP_JOB_DH_EXT;
     if (!f->p.L)
         return kcp_scan_jobs((const struct kcp_call *)a, f->l.entire, s->at, launch,
-                             processors());
+                             f->sms);
     if (launch) return s->last ? 0 : reverse;
     if (s->last) return reverse | states;
     return s->first ? states : dh_ext | states;
@@ -220,7 +222,6 @@ static void put_grid(const struct factors_backward *f, struct putter *x)
 static void put_rows(struct factors_backward *f)
 {
     const struct kcp_call *call = (const struct kcp_call *)&f->x.a;
-    const int P = processors();
     struct putter x = { f->first, {}, f->x.a.stream };
     for (int row = 0; row < 4; row++)
         for (struct strip s = {}; next_strip(f, &s);) {
@@ -228,7 +229,8 @@ static void put_rows(struct factors_backward *f)
             if (f->l.entire && row == 0 && !f->p.L) at = s.sequence;
             if (f->l.entire && row == 1) at = s.last ? s.sequence : -1;
             if (f->l.entire && row == 2) at = s.first ? s.sequence : -1;
-            if (!f->l.entire && row == 2 && kcp_reverses_first(call, s.at, P)) at = -1;
+            if (!f->l.entire && row == 2 && kcp_reverses_first(call, s.at, f->sms))
+                at = -1;
             put(&x, at);
         }
     put_jobs(f, &x, 0);

@@ -30,12 +30,14 @@ static int query_device(int device, struct kcp_device *d)
 static int device_here(struct kcp_device *d)
 {
     static struct kcp_device known[DEVICES];
-    static int queried[DEVICES];
+    static int queried[DEVICES], any;
     int device = 0, count = 0;
-    if (cudaGetDeviceCount(&count) != cudaSuccess || count < 1) {
+    const int found = __atomic_load_n(&any, __ATOMIC_RELAXED);
+    if (!found && (cudaGetDeviceCount(&count) != cudaSuccess || count < 1)) {
         cudaGetLastError();
         return KCP_NA;
     }
+    __atomic_store_n(&any, 1, __ATOMIC_RELAXED);
     if (cudaGetDevice(&device) != cudaSuccess || device >= DEVICES) return KCP_CUDA;
     if (!__atomic_load_n(&queried[device], __ATOMIC_ACQUIRE)) {
         struct kcp_device fresh = {};
