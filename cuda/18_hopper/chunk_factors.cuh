@@ -101,7 +101,9 @@ struct forward_params {
     // stretch's end are 0. If a block is saved, `factors` points into the block.
     struct { float *rstd_q, *rstd_k, *beta; void *h_kept; } saved;
     int raw_rows;                        // GDN: the scan reads full chunks of q and k
-};                                       // from the caller's tensors
+                                         // from the caller's tensors
+    unsigned char *deep;                 // v7_by_head: [HV][2 NC], 1 for a deep step
+};
 
 // Addresses at which KEEPING_SCAN stores h and v_new of every chunk and head, in the
 // layout of backward/storage.cuh.
@@ -110,6 +112,19 @@ struct chunk_states { void *h, *v_new; };
 static __host__ __device__ inline int launched_chunks(const struct forward_params &x)
 {
     return x.count < x.a.NC - x.first ? x.count : x.a.NC - x.first;
+}
+
+// Returns 1 if a step of head n in chunks `from` to `to` - 1 is deep (v7_by_head). All
+// threads of the block call this function. Loads are from L2, because an L1 may hold
+// bytes of an earlier call.
+static __device__ __forceinline__ int has_deep_step(const struct forward_params &x,
+                                                    int n, int from, int to)
+{
+    const unsigned char *at = x.deep + (int64_t)n * 2 * x.a.NC;
+    int deep = 0;
+    for (int i = 2 * from + threadIdx.x; i < 2 * to; i += blockDim.x)
+        deep |= __ldcg(at + i);
+    return __syncthreads_or(deep);
 }
 
 // With few heads the scan leaves SMs idle. In this case a long token range is processed

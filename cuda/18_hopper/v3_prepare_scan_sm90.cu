@@ -131,7 +131,7 @@ static int prepare_and_scan(struct fused *f, struct forward_params *on_strips)
 static int fused_run(const struct kcp_forward *args, const struct kcp_path *path)
 {
     struct fused f;
-    int status = place_fused(&f, args, path) <= args->work_bytes ? KCP_OK : KCP_BAD;
+    int status = place_fused(&f, args, path, 0) <= args->work_bytes ? KCP_OK : KCP_BAD;
     const struct kcp_forward *a = &f.x.a;
     if (a->saved && a->saved_bytes < f.r.head.bytes) status = KCP_BAD;
     struct forward_params on_strips = f.x;
@@ -158,7 +158,7 @@ static size_t work(const void *args)
     const struct kcp_forward *a = (const struct kcp_forward *)args;
     const struct kcp_path *path = path_of(a);
     struct fused f;
-    return path ? place_fused(&f, a, path) : 0;
+    return path ? place_fused(&f, a, path, 0) : 0;
 }
 
 KCP_VARIANT(forward_v3_prepare_scan) = {

@@ -73,9 +73,10 @@ static void place_maps(struct fused *f)
     f->x.h_own = f->states;
 }
 
-// Fills f with pointers into workspace and saved block. Returns the workspace's size.
+// Fills f with pointers into workspace and saved block. If `whole` is 1, no sequence is
+// cut. Returns the size of the workspace.
 static size_t place_fused(struct fused *f, const struct kcp_forward *args,
-                          const struct kcp_path *path)
+                          const struct kcp_path *path, int whole)
 {
     *f = {};
     f->x.a = *args;
@@ -84,6 +85,7 @@ static size_t place_fused(struct fused *f, const struct kcp_forward *args,
     if (!a->ops) a->ops = &cuda_mapops;
     const struct kcp_call *call = (const struct kcp_call *)a;
     f->l = kcp_launch_of(call, processors());
+    if (whole) f->l.cut = 0;
     arena_open(r, call, a->saved, path->format, fused_name, sizeof(bf16));
     if (a->saved) place_block(f);
     f->p = { 0, a->NS, (int *)a->cu, (int *)a->cn, NULL, NULL, NULL, NULL, NULL };

@@ -17,11 +17,11 @@ static inline int device_is_sm90(void)
 // Programmatic dependent launch: a kernel with the attribute "programmatic stream
 // serialization" may start before the previous kernel in the stream has finished.
 
-// Launches kernel(*x, more...) on x->a.stream with programmatic stream serialization.
-// If `cluster` is 2, two neighbouring blocks along z form a cluster.
-template <class Kernel, class Params, class... More>
-static int launch_clusters(Kernel kernel, size_t bytes, dim3 blocks, int threads,
-                           int cluster, const Params *x, More... more)
+// Launches kernel(x...) on `stream` with programmatic stream serialization. If
+// `cluster` is 2, two neighbouring blocks along z form a cluster.
+template <class Kernel, class... Params>
+static int launch_on(struct CUstream_st *stream, Kernel kernel, size_t bytes,
+                     dim3 blocks, int threads, int cluster, const Params &... x)
 {
     cudaLaunchAttribute how[2] = {};
     how[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
@@ -33,12 +33,19 @@ static int launch_clusters(Kernel kernel, size_t bytes, dim3 blocks, int threads
     c.gridDim = blocks;
     c.blockDim = dim3(threads);
     c.dynamicSmemBytes = bytes;
-    c.stream = x->a.stream;
+    c.stream = stream;
     c.attrs = how;
     c.numAttrs = cluster;                // 1: only the first attribute
     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-    cudaLaunchKernelEx(&c, kernel, *x, more...);
+    cudaLaunchKernelEx(&c, kernel, x...);
     return launched();
+}
+
+template <class Kernel, class Params, class... More>
+static int launch_clusters(Kernel kernel, size_t bytes, dim3 blocks, int threads,
+                           int cluster, const Params *x, More... more)
+{
+    return launch_on(x->a.stream, kernel, bytes, blocks, threads, cluster, *x, more...);
 }
 
 template <class Kernel, class Params, class... More>

@@ -13,6 +13,13 @@ static __device__ __forceinline__ float lg2_approx(float x)
     return y;
 }
 
+// Returns log2(1 + e) for e >= 0, with a relative error below 2^-14.
+static __device__ __forceinline__ float log2_1p(float e)
+{
+    const float c = 1.44269504088896341f;
+    return e < 0x1p-8f ? e * fmaf(e, -c / 2.0f, c) : lg2_approx(1.0f + e);
+}
+
 // Returns log2(1 + 2^u); `e` is 2^-|u|. To base two, exp and log need no products, and
 // their .ftz forms no tests for subnormal numbers. 1 + e loses digits of a small e.
 static __device__ __forceinline__ float softplus_log2(float u, float e)

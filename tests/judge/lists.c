@@ -99,12 +99,14 @@ int case_for_path(const struct kcp_stage *s, const char *kernel,
         const int w = (at /= nV) % MORE, h = (at /= MORE) % HEADS, l = at / HEADS;
         if (K_required && K[iK] != K_required) continue;
         const int any = !strcmp(p->model, "any");
+        const int bounded = strstr(p->condition, "bounded")
+                            && !strstr(p->condition, "!bounded");
         if (!any && !has_word(p->model, model_name[m], " ")) continue;
         if (o->ranks > 1 && !strstr(more[w], "R=")) continue;
         snprintf(words, sizeof words, "live %s H=%d HV=%d K=%d V=%d C=%d lengths=%s"
                  " l2norm beta=sigmoid gate=%s %s", model_name[m], heads[h][0],
                  heads[h][1], K[iK], V[iV], C[0], lengths[l],
-                 strstr(p->condition, "bounded") ? "bounded" : "softplus", more[w]);
+                 bounded ? "bounded" : "softplus", more[w]);
         char *R = strstr(words, "R=2");
         if (R && o->ranks > 1 && o->ranks < 10) R[2] = (char)('0' + o->ranks);
         if (kcp_path_word(p, "q", why, sizeof why)) strcat(strcat(words, " q="), why);

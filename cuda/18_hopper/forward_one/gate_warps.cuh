@@ -17,6 +17,7 @@ struct gate_place {
     struct gate_constants f[2];
 };
 
+template <int form>
 static __device__ __forceinline__ struct gate_place gate_place_of(
     const struct head_params &x, int n, int half, int quarter)
 {
@@ -25,8 +26,8 @@ static __device__ __forceinline__ struct gate_place gate_place_of(
     const int piece = (quarter % 2 * 4 + column / 4) ^ far * 4;
     const int first = half * 2048 + far * 1024 + (piece << 4) + column % 4 * 4;
     return { half, quarter, far, first,
-             { gate_constants_of<KCP_GATE_BOUNDED>(x.f.a, n, channel),
-               gate_constants_of<KCP_GATE_BOUNDED>(x.f.a, n, channel + 1) } };
+             { gate_constants_of<form>(x.f.a, n, channel),
+               gate_constants_of<form>(x.f.a, n, channel + 1) } };
 }
 
 // Zeroes rows past the sequence's end, which may belong to another sequence.
@@ -69,10 +70,26 @@ static __device__ __forceinline__ void add_q_squares(struct step_stage<1> &s, in
     squares[8] = g % 2 ? d[1][3] : d[1][2];
 }
 
+// A gate's log2 decay is gate_end(gate_begin(f, x)) times f.top, or times f.times for a
+// raw gate. In a sequence and head without a deep step, 2^u of softplus is finite.
+template <int form>
+static __device__ __forceinline__ float gate_begin(const struct gate_constants &f,
+                                                   float x)
+{
+    return form == KCP_GATE_RAW ? x : ex2_approx(fmaf(f.times, x, f.plus));
+}
+
+template <int form>
+static __device__ __forceinline__ float gate_end(float x)
+{
+    if (form == KCP_GATE_RAW) return x;
+    return form == KCP_GATE_BOUNDED ? rcp_approx(1.0f + x) : log2_1p(x);
+}
+
 // Replaces q, k and g of a step by scaled rows qf, kf and kb (storage.cuh). `ragged`:
 // the step has fewer than 32 rows. `sum` receives the sum of log2 decays over this
 // half's 16 rows.
-template <int ragged>
+template <int form, int ragged>
 static __device__ __forceinline__ void gate_step(const struct gate_place &w, int rows,
                                                  struct step_stage<1> &s, float *sum)
 {
@@ -88,17 +105,17 @@ static __device__ __forceinline__ void gate_step(const struct gate_place &w, int
     compiler_fence();
     #pragma unroll
     for (int r = 0; r < 8; r++) {
-        F[r][0] = ex2_approx(fmaf(w.f[0].times, bf16x2_low(g[r]), w.f[0].plus));
-        F[r][1] = ex2_approx(fmaf(w.f[1].times, bf16x2_high(g[r]), w.f[1].plus));
+        F[r][0] = gate_begin<form>(w.f[0], bf16x2_low(g[r]));
+        F[r][1] = gate_begin<form>(w.f[1], bf16x2_high(g[r]));
     }
     #pragma unroll
     for (int r = 0; r < 8; r++) {
         const int past = ragged && w.half * 16 + w.far * 8 + (r ^ w.far * 4) >= rows;
         #pragma unroll
         for (int j = 0; j < 2; j++) {
-            const float sigmoid = past ? 0.0f : rcp_approx(1.0f + F[r][j]);
-            F[r][j] = r % 4 ? fmaf(w.f[0].top, sigmoid, F[r - 1][j])
-                            : w.f[0].top * sigmoid;
+            const float decay = past ? 0.0f : gate_end<form>(F[r][j]);
+            const float top = form == KCP_GATE_RAW ? w.f[0].times : w.f[0].top;
+            F[r][j] = r % 4 ? fmaf(top, decay, F[r - 1][j]) : top * decay;
         }
     }
     float before[2][2], all[2];
@@ -141,7 +158,7 @@ static __device__ __forceinline__ void gate_step(const struct gate_place &w, int
     #undef ROW_AT
 }
 
-template <int ragged>
+template <int form, int ragged>
 static __device__ __forceinline__ void gate_one_step(const struct gate_place &w,
                                                      int rows,
                                                      struct head_storage<1> &smem,
@@ -150,25 +167,26 @@ static __device__ __forceinline__ void gate_one_step(const struct gate_place &w,
 {
     mbarrier_wait(&smem.raw[at.stage], at.phase);
     __syncwarp();
-    gate_step<ragged>(w, rows, smem.stage[at.stage], sums + at.stage * 128);
+    gate_step<form, ragged>(w, rows, smem.stage[at.stage], sums + at.stage * 128);
     fence_proxy_async();
     warp_arrive(&smem.gated[at.stage]);
 }
 
+template <int form>
 static __device__ __forceinline__ void gate_warp(const struct head_params &x,
                                                  const struct head_walk &w,
                                                  struct head_storage<1> &smem, int half,
                                                  int quarter)
 {
-    const struct gate_place place = gate_place_of(x, w.n, half, quarter);
+    const struct gate_place place = gate_place_of<form>(x, w.n, half, quarter);
     float *const sums = (half ? smem.carried[0] : smem.decay[0]) + quarter * 32
                         + threadIdx.x % 16 * 2;
     struct step_position at = {};
     int left = w.len;
     #pragma unroll 1
     for (; left >= STEP_ROWS; left -= STEP_ROWS, at.advance(1))
-        gate_one_step<0>(place, left, smem, at, sums);
-    if (left > 0) gate_one_step<1>(place, left, smem, at, sums);
+        gate_one_step<form, 0>(place, left, smem, at, sums);
+    if (left > 0) gate_one_step<form, 1>(place, left, smem, at, sums);
 }
 
 #endif

@@ -107,6 +107,12 @@ struct head_params {
     struct step_record *records;         // KDA: records for backward, or NULL
 };
 
+// Host functions of v5_one_kernel_sm90.cu: store the stretches, and launch the kernel
+// for KDA without records. If x->f.deep is not NULL, the kernel computes only heads of
+// sequences without a deep step.
+void put_stretches(struct head_params *x);
+int launch_one_kda(struct head_params *x);
+
 // The work of a block: a sequence of value head n, with query/key head m.
 struct head_walk { int n, m, begin, len, row, steps, record; };
 

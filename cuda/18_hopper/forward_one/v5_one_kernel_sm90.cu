@@ -8,6 +8,13 @@
 
 static const char *const one_kernel_name = "v5_one_kernel";
 
+// v7_by_head: the last block ends after the scan, which precedes this kernel.
+static __device__ __forceinline__ void end_after_scan(const struct head_params &x)
+{
+    if (x.f.deep && blockIdx.x + 1 == gridDim.x && blockIdx.y + 1 == gridDim.y)
+        griddepcontrol_wait();
+}
+
 // Bound: latency of T / 32 sequential steps of about 1.75 us (KDA) or 1.3 us (GDN).
 // With 96 heads on an H100, KDA takes 1.3 times as long as memory needs for its 6K + 4V
 // bytes per token and head.
@@ -18,7 +25,7 @@ static const char *const one_kernel_name = "v5_one_kernel";
 // warps compute A beta, two compute Aqk, and one loads rows. Barriers: see storage.cuh.
 //
 // If `keep` is 1, the kernel also stores records (step_record.cuh) for backward.
-template <int kda, int keep>
+template <int kda, int keep, int form>
 static __global__ __launch_bounds__(head_shape<kda>::THREADS, 1) void one_kernel(
     const __grid_constant__ struct head_params x)
 {
@@ -27,6 +34,11 @@ static __global__ __launch_bounds__(head_shape<kda>::THREADS, 1) void one_kernel
     struct head_storage<kda> &smem = *(struct head_storage<kda> *)on_chip;
     const struct head_walk w = head_walk_of(x);
 
+    if (kda && x.f.deep
+        && has_deep_step(x.f, w.n, w.record / 2, (w.record + w.steps + 1) / 2)) {
+        end_after_scan(x);
+        return;
+    }
     if (threadIdx.x == 0) init_barriers(smem);
     // Zeroes Aqk, because no later store writes the block above the diagonal.
     for (int i = threadIdx.x; i < STEP_STAGES * STEP_TRIANGLE / 16; i += blockDim.x)
@@ -52,8 +64,9 @@ static __global__ __launch_bounds__(head_shape<kda>::THREADS, 1) void one_kernel
         }
     } else if constexpr (kda) {
         setmaxnreg_dec<shape::GATE_REGISTERS>();
-        gate_warp(x, w, smem, wg - 2, warp);
+        gate_warp<form>(x, w, smem, wg - 2, warp);
     }
+    if (kda) end_after_scan(x);
 }
 
 // ---- the host's part
@@ -73,22 +86,26 @@ static int make_tensor_maps(struct head_params *x)
     return KCP_OK;
 }
 
-template <int kda, int keep>
+template <int kda, int keep, int form>
 static int launch_one_kernel(struct head_params *x)
 {
     const size_t bytes = sizeof(struct head_storage<kda>);
     const dim3 grid(x->f.a.HV, x->f.a.NS);
     const int status = make_tensor_maps(x);
     if (status) return status;
-    cudaFuncSetAttribute(one_kernel<kda, keep>,
+    if (x->f.deep)
+        return launch_on(x->f.a.stream, one_kernel<kda, keep, form>, bytes, grid,
+                         head_shape<kda>::THREADS, 1, *x);
+    cudaFuncSetAttribute(one_kernel<kda, keep, form>,
                          cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-    one_kernel<kda, keep><<<grid, head_shape<kda>::THREADS, bytes, x->f.a.stream>>>(*x);
+    one_kernel<kda, keep, form>
+        <<<grid, head_shape<kda>::THREADS, bytes, x->f.a.stream>>>(*x);
     return launched();
 }
 
 // Puts long sequences first, so that the last blocks to start are short. Lengths are
 // compared in multiples of 1/16 of the longest sequence.
-static void put_stretches(struct head_params *x)
+void put_stretches(struct head_params *x)
 {
     const struct kcp_forward *a = &x->f.a;
     const struct kcp_context *c = &a->plan->ctx[a->r];
@@ -105,6 +122,15 @@ static void put_stretches(struct head_params *x)
             else for (int i = 0; i < 4; i++) put(&to, ((const int *)&y)[i]);
         }
     put_rest(&to);
+}
+
+int launch_one_kda(struct head_params *x)
+{
+    switch (x->f.a.gate) {
+        case KCP_GATE_BOUNDED: return launch_one_kernel<1, 0, KCP_GATE_BOUNDED>(x);
+        case KCP_GATE_RAW: return launch_one_kernel<1, 0, KCP_GATE_RAW>(x);
+        default: return launch_one_kernel<1, 0, KCP_GATE_SOFTPLUS>(x);
+    }
 }
 
 static const struct kcp_path *path_of(const struct kcp_forward *a)
@@ -140,9 +166,9 @@ static int run(void *args)
         profile_hook((enum profile_part)p, a->stream);
     if (!status && a->NS) {
         put_stretches(&x);
-        if (a->KG == 1) status = launch_one_kernel<0, 0>(&x);
-        else if (a->saved) status = launch_one_kernel<1, 1>(&x);
-        else status = launch_one_kernel<1, 0>(&x);
+        if (a->KG == 1) status = launch_one_kernel<0, 0, 0>(&x);
+        else if (a->saved) status = launch_one_kernel<1, 1, KCP_GATE_BOUNDED>(&x);
+        else status = launch_one_kda(&x);
     }
     if (!status) pass_empty_states((const struct kcp_call *)a, 1, a->h0, a->ht);
     report_failure((const struct kcp_call *)a, status, one_kernel_name);

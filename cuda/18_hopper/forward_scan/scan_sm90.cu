@@ -363,6 +363,18 @@ static __device__ __forceinline__ void scan_consumer_warpgroup(
     keep.finish();
 }
 
+// v7_by_head: returns 1 if the one-kernel forward computes this chain. The last block
+// of a grid always waits for the preceding kernel.
+static __device__ __forceinline__ int leaves_to_one_kernel(
+    const struct forward_params &x, int z, int n)
+{
+    const int *cn = (const int *)x.a.cn;
+    if (has_deep_step(x, n, cn[z], cn[z + 1])) return 0;
+    if (blockIdx.x + 1 == gridDim.x && blockIdx.y + 1 == gridDim.y)
+        griddepcontrol_wait();
+    return 1;
+}
+
 // Bound: memory. With KDA the kernel reads 6K + 2.5C + 2V bytes per token and head, and
 // writes 2V. With few heads the bound is the latency of T / C sequential steps of three
 // products, about 1000 cycles per step. Flops: 8.4e6 per chunk and head at K = V = 128.
@@ -384,6 +396,7 @@ static __global__ __launch_bounds__(128 * WGS + 128, 1) void scan_kernel(
     const int n = blockIdx.x, z = x.order[blockIdx.y], v0 = blockIdx.z * 64 * WGS;
 
     griddepcontrol_launch_dependents();
+    if (kda && x.deep && leaves_to_one_kernel(x, z, n)) return;
     pipeline_init<blocks>(smem, SCAN_V_LANES);
     griddepcontrol_wait();
     const int wg = __shfl_sync(~0u, threadIdx.x / 128, 0);

@@ -176,6 +176,20 @@ static __device__ __forceinline__ void scores_to_factors(
     else invert_block_column(I, storage, r->Ab);
 }
 
+// Returns 1 if the call needs factors of chunks `from` to `to` of head n. v7_by_head
+// needs these factors only if head n has a deep step in a sequence of these chunks.
+// Dependent kernels start after the wait, so the deep steps are stored before.
+static __device__ __forceinline__ int is_needed(const struct forward_params &x, int n,
+                                                int from, int to)
+{
+    const int *cn = (const int *)x.a.cn, *sc = (const int *)x.a.sc;
+    if (x.deep) griddepcontrol_wait();
+    griddepcontrol_launch_dependents();
+    if (!x.deep) return 1;
+    return x.a.NS == 1 ? has_deep_step(x, n, 0, x.a.NC)
+                       : has_deep_step(x, n, cn[sc[from]], cn[sc[to] + 1]);
+}
+
 // Bound: memory. Per token and head 6K bytes are read and 6K + 2.5C bytes are written.
 // The issue rate is nearly as strict a bound, with 15,000 instructions per chunk.
 // Flops per chunk and head: 448 products of 16 x 8 x 16, and the inverse. Shared
@@ -204,7 +218,7 @@ static __global__ __launch_bounds__(256, 3) void kda_chunk_prepare_kernel(
     const int last = launched_chunks(x) - 1 - blockIdx.y * chunks;
     const int count = min(chunks, last + 1);
 
-    griddepcontrol_launch_dependents();
+    if (!is_needed(x, n, x.first + last - count + 1, x.first + last)) return;
     if (threadIdx.x == 0) {
         mbarrier_init(&smem.full, 1);
         mbarrier_fence_init();
@@ -282,7 +296,9 @@ static int launch_kda_type(const struct forward_params *x, int chunks)
 
 int kda_chunk_prepare(const struct forward_params *x, int processors)
 {
-    const int chunks = kcp_prepare_chunks(launched_chunks(*x), x->a.HV, processors);
+    int chunks = kcp_prepare_chunks(launched_chunks(*x), x->a.HV, processors);
+    // If few heads have deep steps, their blocks must not be on most of the SMs.
+    if (x->deep && chunks < 8) chunks = 8;
     return x->a.K == 128 ? launch_kda_type<128>(x, chunks)
                          : launch_kda_type<64>(x, chunks);
 }
