@@ -124,6 +124,11 @@ def one(path):
             ("before kcp_torch.fla", dict(cp_context=object()))):
         found = backend._why_not("kda", dict(x, **more))
         assert why in found if why else found is None, f"{why}: {found}"
+    try:                                      # FLA's error would name its Triton code
+        chunk_kda(**dict(x, sparsity=3))
+        raise AssertionError("sparsity: no error")
+    except NotImplementedError as e:
+        assert "sparsity" in str(e) and "need a GPU" in str(e), e
     left(backend, x)
     kcp_torch.release()
     dist.destroy_process_group()

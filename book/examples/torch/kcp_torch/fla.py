@@ -134,6 +134,10 @@ _arrived = collections.deque(maxlen=1)        # the model of the last call
 
 def _run(function, model, args, more):
     x = _names(model, args, more)
+    why = x["q"].is_cpu and _why_not(model, x)
+    if why:
+        raise NotImplementedError(f"kcp_torch.fla does not run this call: {why}; FLA's"
+                                  " kernels, which would run it, need a GPU")
     context = x.pop("cp_context", None)
     for name in "return_intermediate_states", "use_graph", "max_num_seqs":
         x.pop(name, None)
@@ -169,7 +173,10 @@ class Backend(BaseBackend):
     priority = 0
 
     def _verify(self, model, args, more):
-        why = _why_not(model, _names(model, args, more))
+        x = _names(model, args, more)
+        why = _why_not(model, x)
+        if why and getattr(x.get("q"), "is_cpu", False):
+            return True, None                 # _run raises an error that says why
         if why:
             _said(why)
         return why is None, why
