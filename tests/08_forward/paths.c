@@ -54,6 +54,19 @@ KCP_CHECK(check_08_paths_agree) = { "08_forward", "paths_agree",
 
 /* ---- calls */
 
+/* Returns 1 if a row of the stage for this storage names the model. A model of stage 16
+ * needs no kernels. */
+static int is_named(const char *stage, enum kcp_model model, int storage)
+{
+    for (int i = 0; i < kcp_npaths; i++) {
+        const struct kcp_path *p = &kcp_paths[i];
+        if (strcmp(p->stage, stage) || (int)p->storage != storage) continue;
+        if (!strcmp(p->model, "any") || has_word(p->model, model_name[model], " "))
+            return 1;
+    }
+    return 0;
+}
+
 static int covers(struct kcp_report *rep)
 {
     static const char *const stages[] = { "08_forward", "13_backward", "14_conv",
@@ -68,15 +81,16 @@ static int covers(struct kcp_report *rep)
                                         : cases_make(stage, 0, list, 1, 0, &n);
             for (int i = 0; i < n; i++)
                 for (int storage = KCP_F64; storage <= KCP_BF16; storage++)
-                    EXPECT(rep, paths_of_case(stage, NULL, storage, &k[i], &d, reached,
-                                              16) > 0,
+                    EXPECT(rep, !is_named(stages[s], k[i].call.model, storage) ||
+                           paths_of_case(stage, NULL, storage, &k[i], &d, reached, 16),
                            "%s, case %d: no row fits", stages[s], k[i].id);
             free(k);
         }
     return KCP_OK;
 }
 KCP_CHECK(check_08_paths_cover) = { "08_forward", "paths_cover",
-    "every case of the judge has a row in the path table for each storage type",
+    "every case of the judge has a row in the path table for each storage type for "
+    "which a row names its model",
     covers };
 
 /* Returns the name of the launch or, if it has none, of the row that the table of paths
