@@ -5,8 +5,7 @@
 
 #include <string.h>
 
-/* Writes the name of a field's file without ".npy", e.g. "q" for the layer's q_raw. */
-static const char *file_of(const struct kcp_field *f, char file[24])
+const char *file_of(const struct kcp_field *f, char file[24])
 {
     const char *name = field_file(f);
     size_t n = strlen(name);

@@ -165,22 +165,16 @@ int array_check(struct run *x, const struct tensor *a, int below)
 
 /* ---- names of files. A misspelt name such as cu_seqlen.npy must be an error. */
 
-/* Returns 1 if `name` is `field`, or is `field` without its final "_raw" or "_". */
-static int is_field(const char *field, const char *name, size_t n)
-{
-    const size_t m = strlen(field);
-    if (m < n || memcmp(field, name, n) != 0) return 0;
-    return m == n || strcmp(field + n, "_raw") == 0 || strcmp(field + n, "_") == 0;
-}
-
 static int is_known(const char *name, size_t n)
 {
     static const char *const conv[] = { "dw", "x0", "xt", "dxt", "dx0" };
-    if (is_field("cu_seqlens", name, n)) return 1;
+    char file[24];
+    if (n == strlen("cu_seqlens") && !memcmp(name, "cu_seqlens", n)) return 1;
     for (int pass = 0; pass < 2; pass++) {
         const struct kcp_stage *s = kcp_stage_find(pass ? "13" : "08");
         for (int j = 0; j < s->nfields; j++)
-            if (!field_is_grid(&s->fields[j]) && is_field(s->fields[j].name, name, n))
+            if (!field_is_grid(&s->fields[j]) &&
+                strlen(file_of(&s->fields[j], file)) == n && !memcmp(name, file, n))
                 return 1;
     }
     for (size_t i = 0; i < sizeof conv / sizeof *conv; i++) {

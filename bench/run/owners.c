@@ -28,9 +28,9 @@ int owners_permute(struct run *x, int back)
     const struct kcp_plan *p = x->plan;
     for (int i = 0; i < x->a.n; i++) {
         struct tensor *a = &x->a.t[i];
-        const size_t elem = a->store == KCP_I32 ? sizeof(int) : sizeof(double);
         if (!array_split(a) || a->copies > 1 || a->dim[0] < 1 || !a->p) continue;
-        const size_t bytes = elem * (size_t)a->n, row = bytes / (size_t)a->dim[0];
+        const size_t bytes = sizeof(double) * (size_t)a->n;
+        const size_t row = bytes / (size_t)a->dim[0];
         char *whole = malloc(bytes + 1);
         if (!whole) return run_error(x, RUN_FAILED, a->file, "out of memory");
         memcpy(whole, a->p, bytes);

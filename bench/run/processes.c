@@ -39,28 +39,27 @@ int processes_meet(struct run *x, struct kcp_comm **world)
     return x->exit ? -1 : 0;
 }
 
-/* Copies the elements that a rank has written: those that differ from `untouched`. */
-static void copy_written(char *to, const char *from, size_t bytes, size_t elem)
+/* Copies the elements that a rank has written: those that are not all bits 1. */
+static void copy_written(double *to, const double *from, int64_t n)
 {
     static const unsigned char untouched[8] = { 0xff, 0xff, 0xff, 0xff,
                                                 0xff, 0xff, 0xff, 0xff };
-    for (size_t i = 0; i + elem <= bytes; i += elem)
-        if (memcmp(from + i, untouched, elem)) memcpy(to + i, from + i, elem);
+    for (int64_t i = 0; i < n; i++)
+        if (memcmp(from + i, untouched, sizeof *from)) to[i] = from[i];
 }
 
 static int collect_array(struct run *x, struct kcp_comm *comm, const struct tensor *a,
                          int r)
 {
-    const size_t elem = a->store == KCP_I32 ? sizeof(int) : sizeof(double);
-    int64_t first, n_part;
-    array_part(x, a, r, &first, &n_part);
-    char *here = (char *)a->p + elem * (size_t)first;
-    const size_t bytes = elem * (size_t)n_part;
+    int64_t first, n;
+    array_part(x, a, r, &first, &n);
+    double *here = (double *)a->p + first;
+    const size_t bytes = sizeof *here * (size_t)n;
     if (comm->r == r) return comm->send(comm, here, bytes, 0, NULL);
-    char *received = malloc(bytes + 1);
+    double *received = malloc(bytes + 1);
     const int status = received ? comm->recv(comm, received, bytes, r, NULL)
                                 : KCP_NO_MEMORY;
-    if (!status) copy_written(here, received, bytes, elem);
+    if (!status) copy_written(here, received, n);
     free(received);
     return status;
 }

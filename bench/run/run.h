@@ -90,7 +90,9 @@ int  sums_check(struct run *x);
 /* Checks that all numbers are finite and, if `below` is 1, that they are at most 0. */
 int  array_check(struct run *x, const struct tensor *a, int below);
 
-/* fields.c: loads and makes arrays. */
+/* fields.c: loads and makes arrays. file_of writes the name of a field's file without
+ * ".npy", e.g. "q" for the layer's q_raw. */
+const char *file_of(const struct kcp_field *f, char file[24]);
 int  inputs_load(struct run *x, const struct kcp_stage *s);
 int  outputs_make(struct run *x, const struct kcp_stage *s);
 
