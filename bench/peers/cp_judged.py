@@ -9,8 +9,7 @@
 # sends through sockets of this machine. A case that a system says it does not take is n/a.
 # Writes OUT/cp.tsv: system, version, date, cases, right, wrong, refused (n/a), the worst
 # case, and a command that repeats it. SYSTEMS, a pattern, selects rows; LIMIT (120): seconds
-# per case. With FIRST=1, Triton does not tune: each kernel has its first configuration
-# (first_config.py). The exit status is 0 if every system was judged.
+# per case. Triton does not tune (field.py). The exit status is 0 if every system was judged.
 import json
 import os
 import re
@@ -33,9 +32,8 @@ CASES = [
     ("uneven cuts", "live lengths=512 cuts=0,100,512"),
     ("empty rank", "live lengths=512 cuts=0,512,512"), ("initial state", "live lengths=512 h0"),
 ]
-JUDGED = [("FLA chunk_kda", "fla.ops.kda:chunk_kda", "kda"),
-          ("FLA chunk_gated_delta_rule", "fla.ops.gated_delta_rule:chunk_gated_delta_rule",
-           "gdn")]
+JUDGED = [("FLA chunk_kda", "field:fla_chunk_kda", "kda"),
+          ("FLA chunk_gated_delta_rule", "field:fla_chunk_gated_delta_rule", "gdn")]
 NONE = [("attention-gym", "7fdb85d0 (2026-08-22)",
          "its public source has no context parallelism for KDA or GDN")]
 COLUMNS = "system version date what cases right wrong refused worst command".split()
@@ -53,8 +51,6 @@ def judged(build, system, function, model, stage, folder):
                "--as", "fla", "--cp", "2", "--device", "cuda", "--storage", "bf16",
                "--limit", os.environ.get("LIMIT", "120"), "--check", build + "/kcp-check",
                "--json", file, "--case", "; ".join(words(model, c) for _, c in CASES)]
-    if os.environ.get("FIRST"):
-        command[2] = "first_config:" + function.split(":")[1]
     env = dict(os.environ, PYTHONPATH=os.pathsep.join(
         [ROOT + "/.peers", ROOT + "/bench/peers", os.environ.get("PYTHONPATH", "")]))
     run = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -74,9 +70,9 @@ def row_of(rows, function, stage):
         print("    %-20s %-5s %s" % (name, r["verdict"], (r["why"] or r["worst"])[:100]))
         if r["verdict"] == "fail":
             bad.append("%s: %s" % (name, r["why"].splitlines()[0][:100]))
-            command = command or ("python tests/kcp_check.py %s --stage %s --as fla --cp 2 "
-                                  "--device cuda --storage bf16 --case '%s'"
-                                  % (function, stage, r["words"]))
+            command = command or ("PYTHONPATH=.peers:bench/peers python tests/kcp_check.py "
+                                  "%s --stage %s --as fla --cp 2 --device cuda --storage "
+                                  "bf16 --case '%s'" % (function, stage, r["words"]))
     return [len(rows), count["pass"], count["fail"], count["n/a"], bad[0] if bad else "-",
             command or "-"]
 
