@@ -18,71 +18,43 @@ struct device_call {
     struct kcp_device device;
 };
 
-/* ---- what a call may need for a fast path: each function changes one value */
-static void fix_arch(struct device_call *x) { x->device.arch = 90; }
-static void fix_q(struct device_call *x)
+/* ---- what a call may need for a fast path */
+enum fix { ARCH, Q, G, BETA, SIZE_K, SIZE_V, SIZE_C, FIXES };
+static const char *const fix_names[FIXES] = { "the GPU", "q", "g", "beta", "K", "V",
+                                              "C" };
+
+/* Gives one value of the call a value for which there is a fast path. */
+static void change(struct device_call *x, enum fix what)
 {
-    x->storage = KCP_BF16;
-    x->call.q_type = KCP_AS_Q;
+    struct kcp_call *c = &x->call;
+    switch (what) {
+    case ARCH: x->device.arch = 90; break;
+    case Q:
+        x->storage = KCP_BF16;
+        c->q_type = KCP_AS_Q;
+        break;
+    case G: c->g_type = KCP_AS_Q; break;
+    case BETA: c->beta_type = KCP_AS_Q; break;
+    case SIZE_K:
+        c->K = c->K <= 64 ? 64 : 128;
+        c->KG = kcp_gates_of(c);
+        break;
+    case SIZE_V: c->V = c->K <= 64 ? 64 : 128; break;
+    default: c->C = 64;
+    }
 }
 
-static void fix_g(struct device_call *x) { x->call.g_type = KCP_AS_Q; }
-static void fix_beta(struct device_call *x) { x->call.beta_type = KCP_AS_Q; }
-static void fix_C(struct device_call *x) { x->call.C = 64; }
-
-static void fix_K(struct device_call *x)
+static void print_value(const struct device_call *x, enum fix what, char *s, size_t n)
 {
-    x->call.K = x->call.K <= 64 ? 64 : 128;
-    x->call.KG = kcp_gates_of(&x->call);
+    static const enum kcp_store stores[] = { [Q] = KCP_ACTV, [G] = KCP_G,
+                                             [BETA] = KCP_BETA };
+    const struct kcp_call *c = &x->call;
+    const int sizes[FIXES] = { [SIZE_K] = c->K, [SIZE_V] = c->V, [SIZE_C] = c->C };
+    if (what == ARCH) snprintf(s, n, "sm_%d", x->device.arch);
+    else if (what >= SIZE_K) snprintf(s, n, "%d", sizes[what]);
+    else
+        snprintf(s, n, "%s", kcp_type_name(kcp_type_of(c, stores[what], x->storage)));
 }
-
-static void fix_V(struct device_call *x) { x->call.V = x->call.K <= 64 ? 64 : 128; }
-
-static void print_arch(const struct device_call *x, char *s, size_t n)
-{
-    snprintf(s, n, "sm_%d", x->device.arch);
-}
-
-static void print_q(const struct device_call *x, char *s, size_t n)
-{
-    snprintf(s, n, "%s", kcp_type_name(kcp_type_of(&x->call, KCP_ACTV, x->storage)));
-}
-
-static void print_g(const struct device_call *x, char *s, size_t n)
-{
-    snprintf(s, n, "%s", kcp_type_name(kcp_type_of(&x->call, KCP_G, x->storage)));
-}
-
-static void print_beta(const struct device_call *x, char *s, size_t n)
-{
-    snprintf(s, n, "%s", kcp_type_name(kcp_type_of(&x->call, KCP_BETA, x->storage)));
-}
-
-static void print_K(const struct device_call *x, char *s, size_t n)
-{
-    snprintf(s, n, "%d", x->call.K);
-}
-
-static void print_V(const struct device_call *x, char *s, size_t n)
-{
-    snprintf(s, n, "%d", x->call.V);
-}
-
-static void print_C(const struct device_call *x, char *s, size_t n)
-{
-    snprintf(s, n, "%d", x->call.C);
-}
-
-static const struct {
-    const char *name;
-    void (*fix)(struct device_call *);
-    void (*print)(const struct device_call *, char *, size_t);
-} fixes[] = {
-    { "the GPU", fix_arch, print_arch }, { "q", fix_q, print_q },
-    { "g", fix_g, print_g }, { "beta", fix_beta, print_beta }, { "K", fix_K, print_K },
-    { "V", fix_V, print_V }, { "C", fix_C, print_C },
-};
-enum { FIXES = sizeof fixes / sizeof *fixes };
 
 /* Returns the path of a pass, or NULL. Forward sets *format, which backward reads. */
 static const struct kcp_path *path_of(const struct device_call *x, int backward,
@@ -120,7 +92,7 @@ static struct device_call fixed(const struct device_call *x, unsigned bits)
 {
     struct device_call y = *x;
     for (int i = 0; i < FIXES; i++)
-        if (bits >> i & 1) fixes[i].fix(&y);
+        if (bits >> i & 1) change(&y, (enum fix)i);
     return y;
 }
 
@@ -148,10 +120,10 @@ int kcp_plain(const struct kcp_call *call, enum kcp_storage storage,
     for (int i = 0, first = 1; i < FIXES; i++) {
         char found[24], expected[24];
         if (!(bits >> i & 1) || at < 0 || (size_t)at >= n) continue;
-        fixes[i].print(&x, found, sizeof found);
-        fixes[i].print(&y, expected, sizeof expected);
+        print_value(&x, (enum fix)i, found, sizeof found);
+        print_value(&y, (enum fix)i, expected, sizeof expected);
         at += snprintf(why + at, n - (size_t)at, "%s %s is %s, expected %s",
-                       first ? ":" : ";", fixes[i].name, found, expected);
+                       first ? ":" : ";", fix_names[i], found, expected);
         first = 0;
     }
     return 1;
