@@ -11,7 +11,7 @@
 //
 // An omission shows only if the thread that should have waited runs ahead of the
 // thread or copy that it should have waited for. Sleeps cause this (omit_jitter), and
-// copies that are as late as the hardware allows (omit_copies.cuh, omit_stores.cuh).
+// copies that are as late as the rules allow (omit_copies, _loads and _stores.cuh).
 #ifndef KCP_TILE_OMIT_CUH
 #define KCP_TILE_OMIT_CUH
 
@@ -20,7 +20,9 @@ enum { OMIT_MARKS = 1 << 20 };
 static const unsigned OMIT_NONE = 0, OMIT_MARK = ~0u;
 
 // What kind of place is left out, which decides which copies are late.
-enum { OMIT_OTHER, OMIT_FULL_WAIT, OMIT_STORE_WAIT, OMIT_COPY_WAIT, OMIT_BARRIERS };
+enum { OMIT_OTHER, OMIT_FULL_WAIT, OMIT_STORE_WAIT, OMIT_COPY_WAIT, OMIT_BARRIERS,
+       OMIT_LATE_LOADS,                  // a full wait whose loads by TMA are late
+       OMIT_GRIDS };                     // a wait for the kernel before, which is slow
 
 struct omission {
     unsigned place;                      // OMIT_NONE, OMIT_MARK, or a place
@@ -34,10 +36,17 @@ struct omission {
     struct omit_thread *thread;          // [OMIT_THREADS]
     uint4 *copies;                       // [OMIT_QUEUE][OMIT_THREADS]; NULL: not late
     struct omit_stores *stores;          // [OMIT_STORERS]
+    struct omit_load *loads;             // [OMIT_BLOCKS][OMIT_LOADS]
     unsigned char *sink;                 // [OMIT_SINK], written by stores without use
 };
 static __device__ struct omission omission;
-enum { OMIT_WARPS = 33 * 32, OMIT_PACES = 64, OMIT_BARS = 1 << 15 };
+enum { OMIT_WARPS = 33 * 32, OMIT_PACES = 64, OMIT_BARS = 1 << 15,
+       OMIT_BLOCKS = 4 * 512, OMIT_LOADS = 16 };
+
+static __device__ __forceinline__ int omit_is_of_barrier(void)
+{
+    return omission.kind == OMIT_FULL_WAIT || omission.kind == OMIT_LATE_LOADS;
+}
 
 // The host program sets the variable of each object before the first launch.
 extern "C" int kcp_omission_add(const void *symbol);
@@ -91,6 +100,9 @@ static __device__ __forceinline__ unsigned omit_time(void)
 enum { OMIT_AWAKE, OMIT_USUAL, OMIT_SLOW, OMIT_BY_ROLE };
 static __device__ __forceinline__ int omit_pace(void)
 {
+    if (omission.kind == OMIT_GRIDS)
+        return ((volatile unsigned char *)omission.role)[omit_warp()] ? OMIT_AWAKE
+                                                                      : OMIT_SLOW;
     const unsigned x = ((omit_time() >> 19) * 0x9e3779b9u + blockIdx.x * 0x7f4a7c15u
                         + (blockIdx.y * 5 + blockIdx.z) * 0x6c62272eu) * 0x85ebca6bu;
     const int pace = omission.pace[(x >> 26) * OMIT_WARPS + omit_warp()];

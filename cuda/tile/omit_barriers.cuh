@@ -8,9 +8,11 @@
 
 static __device__ __forceinline__ int omit_is_left_out(unsigned bar)
 {
-    return omission.kind == OMIT_FULL_WAIT &&
+    return omit_is_of_barrier() &&
            ((volatile unsigned char *)omission.bar)[bar / 8 % OMIT_BARS];
 }
+
+#include "omit_loads.cuh"
 
 // Called by a thread that arrives at `bar`.
 static __device__ __forceinline__ void omit_note_late(unsigned bar)
@@ -31,16 +33,19 @@ static __device__ __forceinline__ void omit_mbarrier_wait(uint64_t *bar, int pha
 {
     const unsigned at = smem_addr(bar);
     if (omitted<place>()) {
-        if (omission.kind == OMIT_FULL_WAIT) omission.bar[at / 8 % OMIT_BARS] = 1;
+        if (omit_is_of_barrier()) omission.bar[at / 8 % OMIT_BARS] = 1;
         return omit_skew();
     }
+    jitter(5);                           // so that a thread can miss a phase
     const unsigned begin = omit_time();
     for (int done = 0; !done;) {
         asm volatile("{ .reg .pred p;\n"
-                     "mbarrier.try_wait.parity.shared.b64 p, [%1], %2;\n"
+                     "mbarrier.try_wait.parity.shared.b64 p, [%1], %2, 2000;\n"
                      "selp.b32 %0, 1, 0, p; }"
                      : "=r"(done) : "r"(at), "r"(phase & 1) : "memory");
-        if (!done && omit_time() - begin > 2000000000u) omit_hang();
+        if (done) break;
+        omit_still_waits(at, omit_time() - begin);
+        if (omit_time() - begin > 2000000000u) omit_hang();
     }
     jitter();
 }
@@ -49,11 +54,12 @@ template <unsigned place>
 static __device__ __forceinline__ int omit_mbarrier_test(uint64_t *bar, int phase)
 {
     if (omitted<place>()) {
-        if (omission.kind == OMIT_FULL_WAIT)
-            omission.bar[smem_addr(bar) / 8 % OMIT_BARS] = 1;
+        if (omit_is_of_barrier()) omission.bar[smem_addr(bar) / 8 % OMIT_BARS] = 1;
         return 1;
     }
-    return mbarrier_test(bar, phase);
+    const int done = mbarrier_test(bar, phase);
+    if (!done) omit_still_waits(smem_addr(bar), 30000);
+    return done;
 }
 
 template <unsigned place>
@@ -77,6 +83,9 @@ static __device__ __forceinline__ void omit_arrive_expect_tx(uint64_t *bar,
                                                              uint32_t bytes)
 {
     omit_note_late(smem_addr(bar));
+    if (omission.kind == OMIT_LATE_LOADS && omit_is_left_out(smem_addr(bar)) &&
+        omit_issue_loads(smem_addr(bar)))
+        __nanosleep(4000);
     if (omitted<place>()) omit_skew();
     else mbarrier_arrive_expect_tx(bar, bytes);
 }

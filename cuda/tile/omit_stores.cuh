@@ -8,7 +8,7 @@
 #ifndef KCP_TILE_OMIT_STORES_CUH
 #define KCP_TILE_OMIT_STORES_CUH
 
-enum { OMIT_BLOCKS = 4 * 512, OMIT_STORERS = OMIT_BLOCKS * 32, OMIT_SINK = 4096 };
+enum { OMIT_STORERS = OMIT_BLOCKS * 32, OMIT_SINK = 4096 };
 
 // A store. `map` is 0 for contiguous bytes, and `bytes` is 0 for boxes.
 struct omit_tma {
@@ -90,6 +90,25 @@ static __device__ __forceinline__ void omit_store_wait_read(void)
     tma_store_wait_read();
 }
 
+static __device__ __forceinline__ void omit_load_1d(void *to, const void *from,
+                                                    uint32_t bytes, uint64_t *bar)
+{
+    if (!omit_load_later({ 0, 0, smem_addr(to), smem_addr(bar), bytes, -1, 0, 0,
+                           (uint64_t)from }))
+        tma_load_1d(to, from, bytes, bar);
+}
+
+static __device__ __forceinline__ void omit_load_3d(void *to, const CUtensorMap &map,
+                                                    int channel, int n, int t,
+                                                    uint64_t *bar)
+{
+    if (!omit_load_later({ 0, 0, smem_addr(to), smem_addr(bar), 0, channel, n, t,
+                           (uint64_t)&map }))
+        tma_load_3d(to, map, channel, n, t, bar);
+}
+
+#define tma_load_1d omit_load_1d
+#define tma_load_3d omit_load_3d
 #define tma_store_1d omit_store_1d
 #define tma_store_3d omit_store_3d
 #define tma_store_wait_read omit_store_wait_read<OMIT_PLACE(tma_store_wait_read)>

@@ -7,11 +7,13 @@
 #
 # A place is a use of a wait, arrival or barrier of cuda/tile/ (omit.cuh). For each path
 # below, the program finds the places that run in the path's case. Then it judges the
-# case without one place, with random sleeps, RUNS (20) times or until a run fails. The
+# case without one place, with random sleeps, RUNS (20) times or until a run fails. A
+# place that was not seen is judged again with later copies, then in the next path. The
 # LIMIT (5) of one run is in seconds. JOBS (14) processes share the GPU. The program ends
-# after TIME (540) and lists the places that it did not reach. A line of omit.tsv has
+# after TIME (540) and lists the places that it did not judge. A line of omit.tsv has
 # the place, the path, the verdict (values, hang, error, unseen; void if a control fails)
-# and the reason. ONLY and PLACES are patterns that select paths and places ("file:line name").
+# and the reason; lines are added as verdicts come. ONLY and PLACES are patterns that
+# select paths and places ("file:line name"). With CONTROLS=0 no control runs.
 #
 # unseen.tsv says for each place that no case shows which ordering protects it. The exit
 # status is 1 if a case fails without omission, if a place is unseen or did not run and is
@@ -27,6 +29,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -39,13 +42,17 @@ NAMES = ("mbarrier_arrive warp_arrive mbarrier_wait mbarrier_arrive_expect_tx mb
 # The kind of a place (omit.cuh), which says which copies are late.
 KINDS = {name: kind for kind, names in enumerate((
     "", "mbarrier_wait mbarrier_test", "tma_store_wait_read", "cp_async_wait",
-    "__syncthreads __syncthreads_or warpgroup_sync named_barrier_sync cluster_sync"))
-         for name in names.split()}
+    "__syncthreads __syncthreads_or warpgroup_sync named_barrier_sync cluster_sync",
+    "", "griddepcontrol_wait")) for name in names.split()}
+FULL_WAIT, STORE_WAIT, BARRIERS, LATE_LOADS = 1, 2, 4, 5
+# Which copies are late if a place is judged again. Late stores precede a barrier behind
+# tma_store_wait_read. If copies by cp.async are late, warps that run ahead are slow.
+AGAIN = {FULL_WAIT: LATE_LOADS, BARRIERS: STORE_WAIT}
 USE = "l2norm h0 dht beta=sigmoid C=64 "
 SMALL = USE + "H=1 HV=2 K=128 V=128 lengths=400,130,65 "
 LONG = USE + "H=1 HV=2 K=128 V=128 lengths=1500,70 "
 OWN = USE + "H=2 HV=2 K=128 V=128 lengths=400,130,65 "
-TALL = "live %s gate=softplus " + USE + "H=1 HV=2 K=256 V=256 lengths=400,33 "
+TALL = "live %s gate=softplus " + USE + "H=1 HV=2 K=256 V=256 lengths=900,33 "
 WIDE = USE + "H=10 HV=70 K=128 V=128 lengths=150 "
 SIXTY = USE + "H=1 HV=2 K=64 V=64 lengths=400,130,65 "
 WALK = USE + "H=1 HV=4 K=128 V=128 lengths=1000 "
@@ -116,6 +123,9 @@ PATHS = [
          "h0 masks=1"),
     Path("spike_tree", "15", "v2_mma", "live kda spike walk=blelloch H=1 HV=2 K=64 V=64 "
          "C=64 lengths=100 dht h0 masks=1"),
+    Path("spike_tree_128", "15", "v2_mma", "live kda spike walk=blelloch H=1 HV=2 K=128 "
+         "V=128 C=64 lengths=100 dht h0 masks=1"),
+    Path("rows", "04", "v4_rows_sm90", LADDER.replace("H=2", "H=1")),
     Path("spike_plain", "15", "v1_plain", "live kda spike walk=blelloch H=1 HV=2 K=48 "
          "V=48 C=64 lengths=100 dht h0 masks=1"),
     Path("dplr", "16", "v2_tiles", "live dplr K=64 V=64 " + FAMILY),
@@ -172,27 +182,28 @@ def is_ours(place):
     return bool(re.match(r"cuda/(tile|1[4-8])", place[0]))
 
 
-def judge(build, path, numbers, kinds, marks, deadline):
+def judge(build, path, numbers, kind, marks, deadline,
+          runs=os.environ.get("RUNS", "20")):
     """Judges the path's case without each place. Returns rows (number, verdict, reason)
     and the last line that is no row. If the program ends early, the places without a row
     are judged in separate programs."""
-    rows, lost = judge_once(build, path, numbers, kinds, marks, deadline)
+    rows, lost = judge_once(build, path, numbers, kind, marks, deadline, runs)
     found = {r[0] for r in rows}
     for n in [n for n in numbers if n not in found and n != MARK]:
         if time.time() < deadline:
-            more, why = judge_once(build, path, [n], kinds, marks, deadline)
+            more, why = judge_once(build, path, [n], kind, marks, deadline, runs)
             rows += more or [(n, "not-run", why)]
     return rows, lost
 
 
-def judge_once(build, path, numbers, kinds, marks, deadline):
+def judge_once(build, path, numbers, kind, marks, deadline, runs):
     """Runs the program once. Its result is as judge's."""
     env = dict(os.environ, KCP_OMIT_MARKS=marks, KCP_OMIT_SMS=path.sms)
     command = [build + "/kcp-check-omit", path.stage, path.variant, path.case,
-               os.environ.get("RUNS", "20"), os.environ.get("LIMIT", "5")]
+               runs, os.environ.get("LIMIT", "5")]
     left = max(1, deadline - time.time())
     try:
-        given = "".join("%d %d\n" % (n, kinds.get(n, 0)) for n in numbers)
+        given = "".join("%d %d\n" % (n, kind) for n in numbers)
         run = subprocess.run(command, input=given,
                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                              env=env, timeout=left, check=False, errors="replace")
@@ -207,7 +218,7 @@ def judge_once(build, path, numbers, kinds, marks, deadline):
 def reached_by(build, path, folder, deadline):
     """Runs the case with no place left out. Returns its verdict and the places it marks."""
     marks = "%s/%s" % (folder, path.name)
-    rows, lost = judge(build, path, [MARK], {}, marks, deadline)
+    rows, lost = judge(build, path, [MARK], 0, marks, deadline, "6")
     verdict, why = rows[0][1:] if rows else ("not run", lost)
     if not os.path.exists(marks):
         return verdict, why, set()
@@ -220,13 +231,16 @@ def controls(build, paths, found, places, kinds, pool, deadline):
     """With all waits, kernels must be right although copies are late. Judges this once
     per variant and model, and returns the paths and kinds for which it is false."""
     groups, jobs = {}, {}
+    if os.environ.get("CONTROLS") == "0":
+        return set()
     for path, (verdict, _, marks) in zip(paths, found):
         if verdict == "unseen":
             group = groups.setdefault(path.group(), (path, set()))
             group[1].update(kinds[places[m]] for m in marks if m in places)
+            group[1].update([AGAIN[kind] for kind in group[1] if kind in AGAIN])
     for path, has in groups.values():
         for kind in has - {0}:
-            job = pool.submit(judge, build, path, [0], {0: kind}, "/dev/null", deadline)
+            job = pool.submit(judge, build, path, [0], kind, "/dev/null", deadline)
             jobs[job] = (path, kind)
     bad = set()
     for job in concurrent.futures.as_completed(jobs):
@@ -240,15 +254,55 @@ def controls(build, paths, found, places, kinds, pool, deadline):
     return bad
 
 
+def key_of(place):
+    """What identifies a place if lines move: file, name and code."""
+    return place[0], place[2], place[3]
+
+
+class Queue:
+    """Which places are judged next, in which path, with which late copies. Each place is
+    judged in its first way, then each place that was not seen in its second way, and so
+    on. A way is (path, kind)."""
+
+    def __init__(self, ways, order):
+        self.lock, self.busy, self.seen = threading.Lock(), set(), {}
+        self.ways, self.verdicts = ways, collections.defaultdict(list)
+        self.order = {n: i for i, n in enumerate(sorted(ways, key=order))}
+
+    def take(self, most=4):
+        """Returns a way and at most `most` places, which are then busy."""
+        with self.lock:
+            left = sorted((len(self.verdicts[n]), self.order[n], n) for n in self.ways
+                          if n not in self.busy and n not in self.seen
+                          and len(self.verdicts[n]) < len(self.ways[n]))
+            if not left:
+                return None, []
+            tries, _, n = left[0]
+            way = self.ways[n][tries]
+            mine = [n for t, _, n in left if self.ways[n][t] == way][:most]
+            self.busy.update(mine)
+            return way, mine
+
+    def add(self, n, verdict):
+        with self.lock:
+            self.verdicts[n].append(verdict)
+            if verdict in SEEN:
+                self.seen[n] = verdict
+
+    def end(self, mine):
+        with self.lock:
+            self.busy.difference_update(mine)
+
+
 def explained():
-    """Returns the rows of unseen.tsv by (file, name, code)."""
+    """Returns the rows of unseen.tsv by key_of."""
     with open(ROOT + "/tests/proxy/unseen.tsv", encoding="utf-8") as f:
         rows = [line.rstrip("\n").split("\t") for line in f][1:]
     return {tuple(r[:3]): r[3] for r in rows}
 
 
 def first_paths():
-    """Returns which path showed a place in the recorded table, by (file, name, code)."""
+    """Returns which path showed a place in the recorded table, by key_of."""
     rows = []
     for name in sorted(glob.glob(ROOT + "/bench/results/*omit.tsv"))[-1:]:
         with open(name, encoding="utf-8") as f:
@@ -267,7 +321,8 @@ def main(arguments):
         return
     began = time.time()
     deadline = began + float(os.environ.get("TIME", "540"))
-    pool = concurrent.futures.ThreadPoolExecutor(int(os.environ.get("JOBS", "14")))
+    workers = int(os.environ.get("JOBS", "14"))
+    pool = concurrent.futures.ThreadPoolExecutor(workers)
     places, bad, first = all_places(), 0, first_paths()
     kinds = {n: KINDS.get(p[2], 0) for n, p in places.items()}
     only = re.compile(os.environ.get("ONLY", ""))
@@ -278,9 +333,7 @@ def main(arguments):
         sys.exit("omit.py: two places share a mark")
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
         found = list(pool.map(lambda p: reached_by(build, p, folder, deadline), paths))
-        todo, at = {}, {}
-        void = controls(build, paths, found, by_mark, kinds, pool, deadline)
-        bad += len(void)
+        ways = collections.defaultdict(list)
         for path, (verdict, why, marks) in zip(paths, found):
             unknown = [m for m in marks if m not in by_mark]
             print("%-24s %-7s %3d places%s%s" % (
@@ -289,49 +342,58 @@ def main(arguments):
                 ", %d unknown" % len(unknown) if unknown else ""), flush=True)
             bad += verdict != "unseen" or bool(unknown) or not marks
             if verdict == "unseen":
-                todo[path] = [by_mark[m] for m in sorted(marks) if m in by_mark and
-                              chosen.search("%s:%d %s" % places[by_mark[m]][:3])]
-        # A place runs in the path that showed it in the recorded table. If that path does
-        # not show it, it runs in the first of the other paths, and so on.
-        seen, rows = {}, []
-        wanted = {n: first.get((p[0], p[2], p[3])) for n, p in places.items()}
-        known = [(path, [n for n in todo[path] if wanted[n] == path.name])
-                 for path in todo]
-        while any(todo.values()) and time.time() < deadline:
-            batch, taken = [], {n for _, mine in known for n in mine}
-            for path, mine in known:
-                todo[path] = [n for n in todo[path] if n not in mine]
-                batch += [(path, mine[i:i + 6]) for i in range(0, len(mine), 6)]
-            known = []
-            for path in todo:
-                mine = [n for n in todo[path] if n not in seen and n not in taken]
-                todo[path] = [n for n in todo[path] if n not in seen and n not in mine]
-                taken.update(mine)
-                batch += [(path, mine[i:i + 6]) for i in range(0, len(mine), 6)]
-            jobs = {pool.submit(judge, build, path, part, kinds, folder + "/none",
-                                deadline): path
-                    for path, part in batch}
-            for job in concurrent.futures.as_completed(jobs):
-                for n, verdict, why in job.result()[0]:
-                    if (jobs[job].group(), kinds[n]) in void:
-                        verdict, why = "void", "the control fails"
-                    rows.append((n, jobs[job].name, verdict, why))
-                    at.setdefault(n, []).append(verdict)
-                    if verdict in SEEN:
-                        seen[n] = verdict
-        reached = {by_mark[m] for _, _, marks in found for m in marks if m in by_mark}
+                for n in [by_mark[m] for m in marks if m in by_mark]:
+                    ways[n].append(path)
+        print("paths: %d s" % (time.time() - began), flush=True)
+        void = controls(build, paths, found, by_mark, kinds, pool, deadline)
+        bad += len(void)
+        print("controls: %d s" % (time.time() - began), flush=True)
+        for n, mine in ways.items():
+            wanted = first.get(key_of(places[n]))
+            mine.sort(key=lambda path: path.name != wanted)
+            ways[n] = [(path, kind) for path in mine
+                       for kind in (kinds[n], AGAIN.get(kinds[n])) if kind is not None]
+        queue = Queue({n: mine for n, mine in ways.items()
+                       if chosen.search("%s:%d %s" % places[n][:3])},
+                      lambda n: (key_of(places[n]) in first, places[n]))
+        with open(out + "/omit.tsv", "w", encoding="utf-8") as f:
+            print("file", "line", "name", "path", "verdict", "reason", "code", sep="\t",
+                  file=f)
+
+            def work(_):
+                while time.time() < deadline:
+                    way, mine = queue.take()
+                    if not mine and not queue.busy:
+                        return
+                    if not mine:
+                        time.sleep(0.1)
+                        continue
+                    (path, kind), start, text = way, time.time(), ""
+                    rows = judge(build, path, mine, kind, "/dev/null", deadline)[0]
+                    for n, verdict, why in rows:
+                        if (path.group(), kind) in void:
+                            verdict, why = "void", "the control fails"
+                        queue.add(n, verdict)
+                        text += "\t".join(map(str, (*places[n][:3], path.name, verdict,
+                                                    why.strip(), places[n][3]))) + "\n"
+                    queue.end(mine)
+                    f.write(text)
+                    f.flush()
+                    print("%d s: %s, kind %d, %.1f s: %s" % (
+                        time.time() - began, path.name, kind, time.time() - start,
+                        " ".join(v for _, v, _ in rows)), flush=True)
+
+            list(pool.map(work, range(workers)))
+    seen, at, reached = queue.seen, queue.verdicts, set(ways)
     reasons, left, count = explained(), [], collections.Counter()
-    with open(out + "/omit.tsv", "w", encoding="utf-8") as f:
-        print("file", "line", "name", "path", "verdict", "reason", "code", sep="\t", file=f)
-        for n, path, verdict, why in sorted(rows, key=lambda r: (places[r[0]][:2], r[1])):
-            print(*places[n][:3], path, verdict, why.strip(), places[n][3], sep="\t", file=f)
     for n in sorted(places, key=lambda n: places[n][:2]):
         file, line, name, code = places[n]
         if n not in reached and not is_ours(places[n]):
             continue
         verdict = seen.get(n) or (
-            "explained" if (file, name, code) in reasons else
-            "unseen" if n in at else "not judged" if n in reached else "not reached")
+            "explained" if key_of(places[n]) in reasons else
+            "unseen" if "unseen" in at[n] else "not judged" if n in reached else
+            "not reached")
         count[verdict] += 1
         if verdict not in SEEN + ("explained",):
             left.append("%s:%d: %s: %s" % (file, line, verdict, code))

@@ -57,10 +57,11 @@ extern "C" const void *kcp_omission_of(unsigned place, unsigned kind,
     x.hung = hung;
     x.reached = marks;
     *bytes = sizeof x;
-    x.accesses = kind == OMIT_FULL_WAIT || has_copies;
+    x.accesses = kind == OMIT_FULL_WAIT || kind == OMIT_LATE_LOADS || has_copies;
     if (take(&x.role, OMIT_WARPS) || take(&x.pace, OMIT_PACES * OMIT_WARPS) ||
         take(&x.bar, OMIT_BARS) || take(&x.thread, OMIT_THREADS) ||
         take(&x.stores, OMIT_STORERS) || take(&x.sink, OMIT_SINK) ||
+        take(&x.loads, OMIT_BLOCKS * OMIT_LOADS) ||
         (has_copies &&
          cudaMalloc(&x.copies, (size_t)OMIT_QUEUE * OMIT_THREADS * sizeof *x.copies)))
         return NULL;
