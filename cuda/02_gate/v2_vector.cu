@@ -205,8 +205,7 @@ int v2_gate(void *args)
     if (a->model > KCP_GDN || a->g_type == KCP_TYPE_F16) return KCP_NA;
     const int K = a->K;
     if (a->C != CHUNK || (K != 64 && K != 128 && K != 256)) return KCP_NA;
-    for (const void *x : p)
-        if (!is_aligned_16(x)) return KCP_NA;
+    if (!all_aligned_16(p)) return KCP_NA;
     if (K == 256) return gate_v2_vector_launch<256>(a);
     return K == 64 ? gate_v2_vector_launch<64>(a) : gate_v2_vector_launch<128>(a);
 }

@@ -138,9 +138,7 @@ template <int K>
 static int wy_v2_halves_launch(const struct kcp_wy *a)
 {
     const size_t bytes = sizeof(struct wy_storage<K>);
-    cudaFuncSetAttribute(wy<K>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-    wy<K><<<dim3(a->NC, a->HV), THREADS, bytes, a->stream>>>(*a);
-    return launched();
+    return launch_shared(wy<K>, dim3(a->NC, a->HV), THREADS, bytes, a->stream, *a);
 }
 
 int v2_wy(void *args)
@@ -150,15 +148,13 @@ int v2_wy(void *args)
     const int K = a->K;
     if (a->C != CHUNK || (K != 64 && K != 128 && K != 256)) return KCP_NA;
     if (a->V % 32 || a->V > 2 * K) return KCP_NA;
-    for (const void *x : p)
-        if (!is_aligned_16(x)) return KCP_NA;
+    if (!all_aligned_16(p)) return KCP_NA;
     if (!a->NC) return KCP_OK;
     if (K == 256) return wy_v2_halves_launch<256>(a);
     return K == 64 ? wy_v2_halves_launch<64>(a) : wy_v2_halves_launch<128>(a);
 }
 
 KCP_VARIANT(wy_v2_halves) = {
-    "03_wy",  "v2_halves", "tensor cores: recursive halving of the triangle",
-    KCP_BF16, KCP_DEVICE,  "K 64, 128, 256, V a multiple of 32 up to 2 K, C 64",
-    v2_wy,    NULL
-};
+    "03_wy", "v2_halves", "tensor cores: recursive halving of the triangle",
+    KCP_BF16, KCP_DEVICE, "K 64, 128, 256, V a multiple of 32 up to 2 K, C 64", v2_wy,
+    NULL };

@@ -137,10 +137,9 @@ int v2_wy_f32(void *args)
     const struct kcp_wy *a = (const struct kcp_wy *)args;
     const void *p[] = { a->q, a->k, a->v, a->u, a->w };
     const size_t bytes = sizeof(struct wy_storage);
-    if (!takes_fp32((const struct kcp_call *)a, p, 5)) return KCP_NA;
-    cudaFuncSetAttribute(wy, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-    if (a->NC) wy<<<dim3(a->NC, a->HV), TILE_THREADS, bytes, a->stream>>>(*a);
-    return launched();
+    if (!takes_fp32((const struct kcp_call *)a, p)) return KCP_NA;
+    if (!a->NC) return KCP_OK;
+    return launch_shared(wy, dim3(a->NC, a->HV), TILE_THREADS, bytes, a->stream, *a);
 }
 
 KCP_VARIANT(wy_v2_tiles_f32) = {

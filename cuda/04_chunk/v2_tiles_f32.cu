@@ -33,7 +33,7 @@ int v2_chunk_f32(void *args)
     const struct kcp_chunk *a = (const struct kcp_chunk *)args;
     const void *p[] = { a->q, a->k, a->qg, a->kg, a->u, a->w, a->Aqk, a->o, a->v_new,
                         a->h };
-    if (!takes_fp32((const struct kcp_call *)a, p, 10)) return KCP_NA;
+    if (!takes_fp32((const struct kcp_call *)a, p)) return KCP_NA;
     if (!a->NS) return KCP_OK;
     return a->K == 64 ? launch_scan<64>(chunk<64>, a, a->V)
                       : launch_scan<128>(chunk<128>, a, a->V);

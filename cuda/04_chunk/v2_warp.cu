@@ -129,10 +129,8 @@ template <int K, int VB>
 static int chunk_v2_warp_launch(const struct kcp_chunk *a)
 {
     const size_t bytes = 2 * sizeof(struct tiles<K, VB>);
-    cudaFuncSetAttribute(chunk<K, VB>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                         bytes);
-    chunk<K, VB><<<dim3(a->NS, a->HV, a->V / VB), 2 * VB, bytes, a->stream>>>(*a);
-    return launched();
+    return launch_shared(chunk<K, VB>, dim3(a->NS, a->HV, a->V / VB), 2 * VB, bytes,
+                         a->stream, *a);
 }
 
 // Selects the block width. With few stretches (token ranges of sequences) and heads, a
@@ -152,8 +150,7 @@ int v2_chunk(void *args)
     const void *p[] = { a->q, a->k, a->qg, a->kg, a->u, a->w, a->Aqk, a->o, a->v_new,
                         a->h };
     if (a->C != CHUNK || a->V % 64 || (a->K != 64 && a->K != 128)) return KCP_NA;
-    for (const void *x : p)
-        if (!is_aligned_16(x)) return KCP_NA;
+    if (!all_aligned_16(p)) return KCP_NA;
     if (!a->NS) return KCP_OK;
     return a->K == 64 ? widths<64>(a) : widths<128>(a);
 }

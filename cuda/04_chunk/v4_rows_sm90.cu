@@ -147,10 +147,7 @@ template <int of_o>
 static int chunk_v4_rows_launch(const struct kcp_chunk *a)
 {
     const size_t bytes = sizeof(struct tiles);
-    cudaFuncSetAttribute(chunk<of_o>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                         bytes);
-    chunk<of_o><<<dim3(a->NS, a->HV), 256, bytes, a->stream>>>(*a);
-    return launched();
+    return launch_shared(chunk<of_o>, dim3(a->NS, a->HV), 256, bytes, a->stream, *a);
 }
 
 // Only calls that store h and v_new run this kernel. Backward omits o.
@@ -161,8 +158,7 @@ int v4_chunk(void *args)
                         a->h };
     if (a->C != CHUNK || a->V != DIM || a->K != DIM || !device_is_sm90()) return KCP_NA;
     if (!a->h || !a->v_new) return KCP_NA;
-    for (const void *x : p)
-        if (!is_aligned_16(x)) return KCP_NA;
+    if (!all_aligned_16(p)) return KCP_NA;
     if (!a->NS) return KCP_OK;
     return a->o ? chunk_v4_rows_launch<1>(a) : chunk_v4_rows_launch<0>(a);
 }

@@ -113,8 +113,7 @@ int v5_chunk(void *args)
     const cudaFuncAttribute most = cudaFuncAttributeMaxDynamicSharedMemorySize;
     if (a->C != CHUNK || a->K != ROWS_K || a->V % 64) return KCP_NA;
     if ((a->NS && (!a->h || !a->v_new)) || !device_is_sm90()) return KCP_NA;
-    for (const void *x : p)
-        if (!is_aligned_16(x)) return KCP_NA;
+    if (!all_aligned_16(p)) return KCP_NA;
     if (!a->NS) return KCP_OK;
     CUtensorMap h;
     if (!wide_store_map(&h, a->h, a->NC, a->HV, a->V)) return KCP_NA;

@@ -100,9 +100,8 @@ template <int K>
 static int affine_v2_pieces_launch(const struct kcp_affine *a)
 {
     const size_t bytes = 2 * sizeof(struct tiles<K>);
-    cudaFuncSetAttribute(affine<K>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-    affine<K><<<dim3(a->NS, a->HV, (a->V + K) / 64), 128, bytes, a->stream>>>(*a);
-    return launched();
+    return launch_shared(affine<K>, dim3(a->NS, a->HV, (a->V + K) / 64), 128, bytes,
+                         a->stream, *a);
 }
 
 int v2_affine(void *args)
@@ -110,8 +109,7 @@ int v2_affine(void *args)
     const struct kcp_affine *a = (const struct kcp_affine *)args;
     const void *p[] = { a->k, a->kg, a->u, a->w };
     if (a->C != CHUNK || a->V % 64 || (a->K != 64 && a->K != 128)) return KCP_NA;
-    for (const void *x : p)
-        if (!is_aligned_16(x)) return KCP_NA;
+    if (!all_aligned_16(p)) return KCP_NA;
     if (!a->NS) return KCP_OK;
     return a->K == 64 ? affine_v2_pieces_launch<64>(a)
                       : affine_v2_pieces_launch<128>(a);

@@ -28,7 +28,7 @@ int v2_affine_f32(void *args)
 {
     const struct kcp_affine *a = (const struct kcp_affine *)args;
     const void *p[] = { a->k, a->kg, a->u, a->w };
-    if (!takes_fp32((const struct kcp_call *)a, p, 4)) return KCP_NA;
+    if (!takes_fp32((const struct kcp_call *)a, p)) return KCP_NA;
     if (!a->NS) return KCP_OK;
     return a->K == 64 ? launch_scan<64>(affine<64>, a, a->V + a->K)
                       : launch_scan<128>(affine<128>, a, a->V + a->K);

@@ -124,13 +124,10 @@ int v3_affine(void *args)
     const struct kcp_affine *a = (const struct kcp_affine *)args;
     const void *p[] = { a->k, a->kg, a->u, a->w };
     if (a->C != CHUNK || a->V != DIM || a->K != DIM || !device_is_sm90()) return KCP_NA;
-    for (const void *x : p)
-        if (!is_aligned_16(x)) return KCP_NA;
+    if (!all_aligned_16(p)) return KCP_NA;
     if (!a->NS) return KCP_OK;
-    cudaFuncSetAttribute(affine, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                         sizeof(tiles));
-    affine<<<dim3(a->NS, a->HV), THREADS, sizeof(tiles), a->stream>>>(*a);
-    return launched();
+    return launch_shared(affine, dim3(a->NS, a->HV), THREADS, sizeof(tiles), a->stream,
+                         *a);
 }
 
 KCP_VARIANT(affine_v3_group) = {

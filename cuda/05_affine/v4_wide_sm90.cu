@@ -31,14 +31,10 @@ int v4_affine(void *args)
     const size_t bytes = sizeof(struct forward_storage);
     if (a->C != CHUNK || a->K != ROWS_K || a->V % 64 || !device_is_sm90())
         return KCP_NA;
-    for (const void *x : p)
-        if (!is_aligned_16(x)) return KCP_NA;
+    if (!all_aligned_16(p)) return KCP_NA;
     if (!a->NS) return KCP_OK;
-    cudaFuncSetAttribute(affine_wide, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                         bytes);
-    affine_wide<<<dim3(a->NS, a->HV, K_TILES + a->V / 64), WIDE_THREADS, bytes,
-                  a->stream>>>(*a);
-    return launched();
+    return launch_shared(affine_wide, dim3(a->NS, a->HV, K_TILES + a->V / 64),
+                         WIDE_THREADS, bytes, a->stream, *a);
 }
 
 KCP_VARIANT(affine_v4_wide) = {

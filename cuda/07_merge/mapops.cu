@@ -51,13 +51,10 @@ static int apply_once(int HV, int V, const void *map, int v0, int Vb, const void
                       int ld_in, void *S_out, int ld_out, struct CUstream_st *stream)
 {
     const size_t bytes = sizeof(struct fold<K, COLS>);
-    auto kernel = fold_once<K, COLS, back>;
-    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-    if (HV && Vb)
-        kernel<<<dim3(HV, (Vb + COLS - 1) / COLS), FOLD_THREADS, bytes, stream>>>(
-            V, (const float *)map, v0, Vb, (const float *)S_in, ld_in, (float *)S_out,
-            ld_out);
-    return launched();
+    if (!HV || !Vb) return KCP_OK;
+    return launch_shared(fold_once<K, COLS, back>, dim3(HV, (Vb + COLS - 1) / COLS),
+                         FOLD_THREADS, bytes, stream, V, (const float *)map, v0, Vb,
+                         (const float *)S_in, ld_in, (float *)S_out, ld_out);
 }
 
 // Selects the kernel by the shape of the whole state, not by the columns of one call,

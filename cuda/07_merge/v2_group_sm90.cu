@@ -53,49 +53,31 @@ static int takes(int K, int V, const void *map)
     return K == DIM && V % 64 == 0 && is_aligned_16(map) && device_is_sm90();
 }
 
-template <class Kernel>
-static Kernel *with_shared_storage(Kernel *k)
-{
-    cudaFuncSetAttribute(k, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                         sizeof(struct map_storage));
-    return k;
-}
-
 int v2_compose(int HV, int K, int V, const void *b, const void *a, int backward,
                int a_first, void *out, struct CUstream_st *stream)
 {
     if (!takes(K, V, b)) return KCP_NA;
-    if (HV)
-        with_shared_storage(
-            backward ? compose<1>
-                     : compose<0>)<<<dim3(HV, (a_first ? V : V + K) / 64), 128,
-                                     sizeof(struct map_storage), stream>>>(
-            V, (const float *)b, (const float *)a, (float *)out);
-    return launched();
+    if (!HV) return KCP_OK;
+    return launch_shared(backward ? compose<1> : compose<0>,
+                         dim3(HV, (a_first ? V : V + K) / 64), 128,
+                         sizeof(struct map_storage), stream, V, (const float *)b,
+                         (const float *)a, (float *)out);
 }
 
 static int merge_v2_group_run(void *args)
 {
     const struct kcp_merge *a = (const struct kcp_merge *)args;
     if (!takes(a->K, a->V, a->maps)) return KCP_NA;
-    with_shared_storage(a->pass == KCP_BACKWARD ? merge<1> : merge<0>)<<<
-        dim3(a->HV, a->V / 64), 128, sizeof(struct map_storage), a->stream>>>(*a);
-    return launched();
+    return launch_shared(a->pass == KCP_BACKWARD ? merge<1> : merge<0>,
+                         dim3(a->HV, a->V / 64), 128, sizeof(struct map_storage),
+                         a->stream, *a);
 }
 
-KCP_VARIANT(merge_v2_group) = { "07_merge",
-                                "v2_group_sm90",
-                                "warpgroups: fp32 in three bf16 pieces, six products",
-                                KCP_BF16,
-                                KCP_DEVICE,
-                                "K 128, V a multiple of 64; sm_90a",
-                                merge_v2_group_run,
-                                NULL };
-KCP_VARIANT(merge_v2_group_f32) = { "07_merge",
-                                    "v2_group_sm90_f32",
-                                    "warpgroups: fp32 in three bf16 pieces",
-                                    KCP_F32,
-                                    KCP_DEVICE,
-                                    "K 128, V a multiple of 64; sm_90a",
-                                    merge_v2_group_run,
-                                    NULL };
+KCP_VARIANT(merge_v2_group) = {
+    "07_merge", "v2_group_sm90", "warpgroups: fp32 in three bf16 pieces, six products",
+    KCP_BF16, KCP_DEVICE, "K 128, V a multiple of 64; sm_90a", merge_v2_group_run,
+    NULL };
+KCP_VARIANT(merge_v2_group_f32) = {
+    "07_merge", "v2_group_sm90_f32", "warpgroups: fp32 in three bf16 pieces",
+    KCP_F32, KCP_DEVICE, "K 128, V a multiple of 64; sm_90a", merge_v2_group_run,
+    NULL };

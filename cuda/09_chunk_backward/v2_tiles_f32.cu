@@ -75,7 +75,7 @@ int v2_chunk_backward_f32(void *args)
     const void *p[] = { a->q, a->k, a->qg, a->kg, a->w, a->Aqk, a->v_new, a->do_,
                         a->dv_local, a->dU, a->dh };
     const size_t bytes = sizeof(struct local_storage);
-    if (!takes_fp32((const struct kcp_call *)a, p, 11)) return KCP_NA;
+    if (!takes_fp32((const struct kcp_call *)a, p)) return KCP_NA;
     if (!(a->part & (KCP_LOCAL | KCP_REVERSE))) return KCP_BAD;
     cudaFuncSetAttribute(local_gradients, cudaFuncAttributeMaxDynamicSharedMemorySize,
                          bytes);

@@ -208,8 +208,7 @@ int v2_chunk_backward(void *args)
     if (a->C != CHUNK || a->V % 64) return KCP_NA;
     if (scans && a->K != 64 && a->K != 128) return KCP_NA;
     if (!(a->part & (KCP_LOCAL | KCP_REVERSE))) return KCP_BAD;
-    for (const void *x : p)
-        if (!is_aligned_16(x)) return KCP_NA;
+    if (!all_aligned_16(p)) return KCP_NA;
     if (!a->NS) return KCP_OK;
     if (a->part & KCP_LOCAL)
         local_gradients<<<dim3(a->NC, a->HV), 128, 0, a->stream>>>(*a);

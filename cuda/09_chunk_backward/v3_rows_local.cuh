@@ -1,5 +1,6 @@
 // v3_rows_local.cuh -- dAqk and dv_local of a chunk, stored by whole rows.
 // Book: chapter T, "Whole rows".
+#include "cuda/tile/launch_shared.cuh"
 #include "cuda/tile/warp_scan.cuh"
 
 // Bound: memory, 40 KiB read and 24 KiB written per chunk and head, 0.19 ms for 8192
@@ -97,8 +98,6 @@ template <int V>
 static int launch_local(const struct kcp_chunk_backward *a)
 {
     const size_t bytes = sizeof(struct locals<V>);
-    cudaFuncSetAttribute(local_gradients<V>,
-                         cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-    local_gradients<V><<<(unsigned)a->NC * a->HV, 256, bytes, a->stream>>>(*a);
-    return launched();
+    return launch_shared(local_gradients<V>, (unsigned)a->NC * a->HV, 256, bytes,
+                         a->stream, *a);
 }

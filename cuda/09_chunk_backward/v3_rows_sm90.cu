@@ -119,15 +119,12 @@ int v3_chunk_backward(void *args)
                         a->dv_local, a->dU, a->dh, a->dAqk };
     if (a->C != CHUNK || a->V != DIM || a->K != DIM || !device_is_sm90()) return KCP_NA;
     if (!(a->part & (KCP_LOCAL | KCP_REVERSE))) return KCP_BAD;
-    for (const void *x : p)
-        if (!is_aligned_16(x)) return KCP_NA;
+    if (!all_aligned_16(p)) return KCP_NA;
     if (!a->NS) return KCP_OK;
     const int status = a->part & KCP_LOCAL && a->NC ? launch_local<DIM>(a) : KCP_OK;
     if (status || !(a->part & KCP_REVERSE)) return status;
-    cudaFuncSetAttribute(reverse, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                         sizeof(struct tiles));
-    reverse<<<dim3(a->NS, a->HV), 256, sizeof(struct tiles), a->stream>>>(*a);
-    return launched();
+    return launch_shared(reverse, dim3(a->NS, a->HV), 256, sizeof(struct tiles),
+                         a->stream, *a);
 }
 
 KCP_VARIANT(chunk_backward_v3_rows) = {

@@ -26,8 +26,7 @@ int v4_chunk_backward(void *args)
     if (a->C != CHUNK || a->K != ROWS_K || a->V % 64) return KCP_NA;
     if (!device_is_sm90()) return KCP_NA;
     if (!(a->part & (KCP_LOCAL | KCP_REVERSE))) return KCP_BAD;
-    for (const void *x : p)
-        if (!is_aligned_16(x)) return KCP_NA;
+    if (!all_aligned_16(p)) return KCP_NA;
     if (!a->NS) return KCP_OK;
     struct kcp_chunk_backward local = *a;
     local.part = KCP_LOCAL;              // this part does not depend on K
@@ -36,11 +35,8 @@ int v4_chunk_backward(void *args)
     if (status || !(a->part & KCP_REVERSE)) return status;
     CUtensorMap dh;
     if (!wide_store_map(&dh, a->dh, a->NC, a->HV, a->V)) return KCP_NA;
-    cudaFuncSetAttribute(reverse_wide, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                         bytes);
-    reverse_wide<<<dim3(a->NS, a->HV, a->V / 64), WIDE_THREADS, bytes, a->stream>>>(*a,
-                                                                                    dh);
-    return launched();
+    return launch_shared(reverse_wide, dim3(a->NS, a->HV, a->V / 64), WIDE_THREADS,
+                         bytes, a->stream, *a, dh);
 }
 
 KCP_VARIANT(chunk_backward_v4_wide) = {

@@ -310,9 +310,7 @@ static int launch(const struct kcp_wy_backward *a)
 {
     const size_t bytes = sizeof(struct wy_backward_storage);
     const auto kernel = a->KG > 1 ? wy_backward<K, V, 1> : wy_backward<K, V, 0>;
-    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-    kernel<<<dim3(a->NC, a->H), TILE_THREADS, bytes, a->stream>>>(*a);
-    return launched();
+    return launch_shared(kernel, dim3(a->NC, a->H), TILE_THREADS, bytes, a->stream, *a);
 }
 
 int v2_wy_backward_f32(void *args)
@@ -320,7 +318,7 @@ int v2_wy_backward_f32(void *args)
     const struct kcp_wy_backward *a = (const struct kcp_wy_backward *)args;
     const void *p[] = { a->q, a->k, a->v, a->A, a->v_new, a->h, a->do_, a->dAqk, a->dU,
                         a->dh };
-    if (!takes_fp32((const struct kcp_call *)a, p, 10)) return KCP_NA;
+    if (!takes_fp32((const struct kcp_call *)a, p)) return KCP_NA;
     if (!a->NC) return KCP_OK;
     if (a->K == 64) return a->V == 64 ? launch<64, 64>(a) : launch<64, 128>(a);
     return a->V == 64 ? launch<128, 64>(a) : launch<128, 128>(a);

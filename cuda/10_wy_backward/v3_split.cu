@@ -192,9 +192,7 @@ static int launch_pairs(const struct kcp_wy_backward *a, const struct intermedia
 {
     const size_t bytes = sizeof(struct pair_storage);
     const auto kernel = a->HV == a->H ? wy_pairs<K, 1> : wy_pairs<K, 2>;
-    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-    kernel<<<dim3(a->NC, a->H), 256, bytes, a->stream>>>(*a, *b);
-    return launched();
+    return launch_shared(kernel, dim3(a->NC, a->H), 256, bytes, a->stream, *a, *b);
 }
 
 template <int K, int V>
@@ -239,8 +237,7 @@ int v3_wy_backward(void *args)
     const int K = a->K, V = a->V;
     const int small = (K == 64 || K == 128) && (V == 64 || V == 128);
     if (a->C != CHUNK || (!small && K != 256)) return KCP_NA;
-    for (const void *x : p)
-        if (!is_aligned_16(x)) return KCP_NA;
+    if (!all_aligned_16(p)) return KCP_NA;
     if (a->work_bytes < v3_wy_backward_work(args)) return KCP_BAD;
     if (!a->NC) return KCP_OK;
     if (K == 256) return wy_backward_k256(a);

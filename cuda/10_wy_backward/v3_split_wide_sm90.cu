@@ -1,5 +1,6 @@
 // v3_split_wide_sm90.cu -- v3's first kernel for K = 256, by warpgroups.
 // Book: chapter 18, "Keys of 256 channels".
+#include "cuda/tile/launch_shared.cuh"
 #include "cuda/tile/wide_scan.cuh"
 #include "v3_split_storage.cuh"
 
@@ -244,8 +245,6 @@ int launch_solve_wide(const struct kcp_wy_backward *a, const struct intermediate
 {
     const size_t bytes = sizeof(struct wide_solve_storage);
     if (a->V % 64 || !device_is_sm90()) return KCP_NA;
-    cudaFuncSetAttribute(wy_solve_wide, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                         bytes);
-    wy_solve_wide<<<dim3(2 * a->NC, a->HV), 256, bytes, a->stream>>>(*a, *b);
-    return launched();
+    return launch_shared(wy_solve_wide, dim3(2 * a->NC, a->HV), 256, bytes, a->stream,
+                         *a, *b);
 }

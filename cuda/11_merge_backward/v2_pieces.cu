@@ -112,11 +112,8 @@ template <int K>
 static int merge_backward_v2_pieces_launch(const struct kcp_merge_backward *a)
 {
     const size_t bytes = 2 * sizeof(struct tiles<K>);
-    cudaFuncSetAttribute(merge_backward<K>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                         bytes);
-    merge_backward<K>
-        <<<dim3(a->NS, a->HV, (a->V + K) / 64), 128, bytes, a->stream>>>(*a);
-    return launched();
+    return launch_shared(merge_backward<K>, dim3(a->NS, a->HV, (a->V + K) / 64), 128,
+                         bytes, a->stream, *a);
 }
 
 int v2_merge_backward(void *args)
@@ -124,8 +121,7 @@ int v2_merge_backward(void *args)
     const struct kcp_merge_backward *a = (const struct kcp_merge_backward *)args;
     const void *p[] = { a->q, a->k, a->qg, a->kg, a->w, a->do_, a->dv_local };
     if (a->C != CHUNK || a->V % 64 || (a->K != 64 && a->K != 128)) return KCP_NA;
-    for (const void *x : p)
-        if (!is_aligned_16(x)) return KCP_NA;
+    if (!all_aligned_16(p)) return KCP_NA;
     if (!a->NS) return KCP_OK;
     return a->K == 64 ? merge_backward_v2_pieces_launch<64>(a)
                       : merge_backward_v2_pieces_launch<128>(a);

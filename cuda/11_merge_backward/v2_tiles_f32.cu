@@ -32,7 +32,7 @@ int v2_merge_backward_f32(void *args)
 {
     const struct kcp_merge_backward *a = (const struct kcp_merge_backward *)args;
     const void *p[] = { a->q, a->k, a->qg, a->kg, a->w, a->do_, a->dv_local };
-    if (!takes_fp32((const struct kcp_call *)a, p, 7)) return KCP_NA;
+    if (!takes_fp32((const struct kcp_call *)a, p)) return KCP_NA;
     if (!a->NS) return KCP_OK;
     return a->K == 64 ? launch_scan<64>(merge_backward<64>, a, a->V + a->K)
                       : launch_scan<128>(merge_backward<128>, a, a->V + a->K);

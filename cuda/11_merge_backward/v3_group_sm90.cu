@@ -124,13 +124,10 @@ int v3_merge_backward(void *args)
     const struct kcp_merge_backward *a = (const struct kcp_merge_backward *)args;
     const void *p[] = { a->q, a->k, a->qg, a->kg, a->w, a->do_, a->dv_local };
     if (a->C != CHUNK || a->V != DIM || a->K != DIM || !device_is_sm90()) return KCP_NA;
-    for (const void *x : p)
-        if (!is_aligned_16(x)) return KCP_NA;
+    if (!all_aligned_16(p)) return KCP_NA;
     if (!a->NS) return KCP_OK;
-    cudaFuncSetAttribute(merge_backward, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                         sizeof(tiles));
-    merge_backward<<<dim3(a->NS, a->HV), THREADS, sizeof(tiles), a->stream>>>(*a);
-    return launched();
+    return launch_shared(merge_backward, dim3(a->NS, a->HV), THREADS, sizeof(tiles),
+                         a->stream, *a);
 }
 
 KCP_VARIANT(merge_backward_v3_group) = {

@@ -36,14 +36,10 @@ int v4_merge_backward(void *args)
     const size_t two = sizeof(struct reverse_storage), bytes = one > two ? one : two;
     if (a->C != CHUNK || a->K != ROWS_K || a->V % 64 || !device_is_sm90())
         return KCP_NA;
-    for (const void *x : p)
-        if (!is_aligned_16(x)) return KCP_NA;
+    if (!all_aligned_16(p)) return KCP_NA;
     if (!a->NS) return KCP_OK;
-    cudaFuncSetAttribute(merge_backward_wide,
-                         cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-    merge_backward_wide<<<dim3(a->NS, a->HV, blocks), WIDE_THREADS, bytes,
-                          a->stream>>>(*a);
-    return launched();
+    return launch_shared(merge_backward_wide, dim3(a->NS, a->HV, blocks), WIDE_THREADS,
+                         bytes, a->stream, *a);
 }
 
 KCP_VARIANT(merge_backward_v4_wide) = {

@@ -107,10 +107,8 @@ template <int K, int V>
 static int launch_recompute(const struct kcp_gate *f, const struct kcp_wy *a)
 {
     const size_t bytes = sizeof(struct recompute_storage<K, V>);
-    auto kernel = recompute_rows<K, V>;
-    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-    kernel<<<(unsigned)a->NC * a->HV, 256, bytes, a->stream>>>(*f, *a);
-    return launched();
+    return launch_shared(recompute_rows<K, V>, (unsigned)a->NC * a->HV, 256, bytes,
+                         a->stream, *f, *a);
 }
 
 // Returns KCP_NA for unsupported shapes and for arrays not aligned to 16 bytes. The
@@ -121,8 +119,7 @@ static int v2_recompute(const struct kcp_gate *f, const struct kcp_wy *a)
                         a->kg, a->qg };
     const int K = a->K, V = a->V;
     if (a->C != CHUNK || (K != 64 && K != 128) || (V != 64 && V != 128)) return KCP_NA;
-    for (const void *x : p)
-        if (!is_aligned_16(x)) return KCP_NA;
+    if (!all_aligned_16(p)) return KCP_NA;
     if (!a->NC) return KCP_OK;
     if (K == 64 && V == 64) return launch_recompute<64, 64>(f, a);
     if (K == 64) return launch_recompute<64, 128>(f, a);

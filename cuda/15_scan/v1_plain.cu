@@ -62,21 +62,11 @@ static size_t scan_v1_plain_work(const void *args)
     return scan_work<X>(args, kernel);
 }
 
-KCP_VARIANT(scan_v1_plain) = { "15_scan",
-                               "v1_plain",
-                               "three passes per tile; fp32, one thread per column",
-                               KCP_BF16,
-                               KCP_DEVICE,
-                               "K, V up to 256",
-                               scan_v1_plain_run<bf16>,
-                               scan_v1_plain_work<bf16> };
+KCP_VARIANT(scan_v1_plain) = {
+    "15_scan", "v1_plain", "three passes per tile; fp32, one thread per column",
+    KCP_BF16, KCP_DEVICE, "K, V up to 256", scan_v1_plain_run<bf16>,
+    scan_v1_plain_work<bf16> };
 KCP_VARIANT(scan_v1_plain_f32) = {
-    "15_scan",
-    "v1_plain_f32",
-    "three passes per tile; fp32, one thread per column",
-    KCP_F32,
-    KCP_DEVICE,
-    "K, V up to 256",
-    scan_v1_plain_run<float>,
-    scan_v1_plain_work<float>
-};
+    "15_scan", "v1_plain_f32", "three passes per tile; fp32, one thread per column",
+    KCP_F32, KCP_DEVICE, "K, V up to 256", scan_v1_plain_run<float>,
+    scan_v1_plain_work<float> };

@@ -2,6 +2,7 @@
 // Book: chapter 15, "Code: kernels".
 #include "scan.cuh"
 #include "cuda/tile/cp_async.cuh"
+#include "cuda/tile/launch_shared.cuh"
 #include "cuda/tile/mma_tf32.cuh"
 
 // Bound: memory. Composing reads two maps and writes one: 12 K (K+V) bytes for 2 K^2
@@ -117,10 +118,8 @@ static int scan_v2_mma_launch(const struct product *x, struct CUstream_st *strea
 {
     const size_t bytes = 2 * sizeof(float) * (K * PITCH + DEPTH * (columns + 8));
     const int threads = K / TALL * (columns / WIDE) * 32;
-    cudaFuncSetAttribute(multiply<K, columns>,
-                         cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
-    multiply<K, columns><<<dim3(blocks_of(x), x->HV), threads, bytes, stream>>>(*x);
-    return launched();
+    return launch_shared(multiply<K, columns>, dim3(blocks_of(x), x->HV), threads,
+                         bytes, stream, *x);
 }
 
 static int tensor_cores(const struct product *x, struct CUstream_st *stream)
@@ -150,19 +149,11 @@ static size_t scan_v2_mma_work(const void *args)
     return scan_work<X>(args, kernel);
 }
 
-KCP_VARIANT(scan_v2_mma) = { "15_scan",
-                             "v2_mma",
-                             "tensor cores: three tf32 products per fp32 product",
-                             KCP_BF16,
-                             KCP_DEVICE,
-                             "K and V of 64 or 128",
-                             scan_v2_mma_run<bf16>,
-                             scan_v2_mma_work<bf16> };
-KCP_VARIANT(scan_v2_mma_f32) = { "15_scan",
-                                 "v2_mma_f32",
-                                 "tensor cores: three tf32 products per fp32 product",
-                                 KCP_F32,
-                                 KCP_DEVICE,
-                                 "K and V of 64 or 128",
-                                 scan_v2_mma_run<float>,
-                                 scan_v2_mma_work<float> };
+KCP_VARIANT(scan_v2_mma) = {
+    "15_scan", "v2_mma", "tensor cores: three tf32 products per fp32 product",
+    KCP_BF16, KCP_DEVICE, "K and V of 64 or 128", scan_v2_mma_run<bf16>,
+    scan_v2_mma_work<bf16> };
+KCP_VARIANT(scan_v2_mma_f32) = {
+    "15_scan", "v2_mma_f32", "tensor cores: three tf32 products per fp32 product",
+    KCP_F32, KCP_DEVICE, "K and V of 64 or 128", scan_v2_mma_run<float>,
+    scan_v2_mma_work<float> };

@@ -4,6 +4,7 @@
 #define KCP_16_V2_BACK_CUH
 
 #include "v2_back_diagonal.cuh"
+#include "cuda/tile/launch_shared.cuh"
 
 // Bound: 14 to 16 C K exponentials per chunk and head, half of them for pairs within 16
 // rows. (v1 is bound by C^2 sequential pairs.) A warp owns 16 channels d of all [C,K]
@@ -146,10 +147,8 @@ template <int model, int K, int V>
 static int back_of(const struct family *x)
 {
     const size_t bytes = sizeof(struct back_storage<model, K, V>);
-    cudaFuncSetAttribute(form_backward<model, K, V>,
-                         cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-    form_backward<model, K, V><<<dim3(x->NC, x->a.H), 2 * K, bytes, x->a.stream>>>(*x);
-    return launched();
+    return launch_shared(form_backward<model, K, V>, dim3(x->NC, x->a.H), 2 * K, bytes,
+                         x->a.stream, *x);
 }
 
 #endif

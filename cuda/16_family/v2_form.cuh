@@ -4,6 +4,7 @@
 #define KCP_16_V2_FORM_CUH
 
 #include "v2_form_pairs.cuh"
+#include "cuda/tile/launch_shared.cuh"
 
 // Bound: memory. DPLR at K = V = 64 reads 896 bytes per token and head and writes 768,
 // or 1280 in backward of sequences that ranks share. The 13 exponentials per element
@@ -192,11 +193,8 @@ template <int model, int K, int V>
 static int form_of(const struct family *x)
 {
     const size_t bytes = sizeof(struct form_storage<model, K, V>);
-    cudaFuncSetAttribute(make_form<model, K, V>,
-                         cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-    make_form<model, K, V>
-        <<<dim3(x->NC, x->a.HV), traits<model>::threads, bytes, x->a.stream>>>(*x);
-    return launched();
+    return launch_shared(make_form<model, K, V>, dim3(x->NC, x->a.HV),
+                         traits<model>::threads, bytes, x->a.stream, *x);
 }
 
 #endif

@@ -4,6 +4,7 @@
 #define KCP_16_V2_SCAN_CUH
 
 #include "v2_scan_step.cuh"
+#include "cuda/tile/launch_shared.cuh"
 
 // Returns the tokens of chunk i of a stretch, a token range of one sequence from token
 // `first` to token `end` - 1.
@@ -92,12 +93,9 @@ static int launch_dplr_scan(const struct family *x, const void *from, void *to,
                             void *keep)
 {
     const size_t bytes = sizeof(struct scan_pipeline<K>);
-    cudaFuncSetAttribute(dplr_scan<K, reverse>,
-                         cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-    dplr_scan<K, reverse>
-        <<<dim3(x->a.NS, x->a.HV, x->a.V / 64), 256, bytes, x->a.stream>>>(
-            *x, (const float *)from, (float *)to, (bf16 *)keep);
-    return launched();
+    return launch_shared(dplr_scan<K, reverse>, dim3(x->a.NS, x->a.HV, x->a.V / 64),
+                         256, bytes, x->a.stream, *x, (const float *)from, (float *)to,
+                         (bf16 *)keep);
 }
 
 #endif

@@ -3,7 +3,7 @@
 #ifndef KCP_SPLIT_SEQUENCE_FOLD_CUH
 #define KCP_SPLIT_SEQUENCE_FOLD_CUH
 
-#include "cuda/tile/device.cuh"
+#include "cuda/tile/launch_shared.cuh"
 
 // Computes S <- M S + h in fp32 for one strip (part of a segment) after another. If
 // `back` is set, computes dS <- M^T dS + dh from the last strip to the first. Bound:
@@ -155,11 +155,8 @@ static int fold_launch(int HV, int V, const struct fold_arrays *x,
                        const struct folds *f, struct CUstream_st *stream)
 {
     const size_t bytes = sizeof(struct fold<K, COLS>);
-    auto kernel = fold_strips<K, COLS, back>;
-    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-    kernel<<<dim3(HV, V / COLS, f->count), FOLD_THREADS, bytes, stream>>>(
-        HV, V, *x, *f);
-    return launched();
+    return launch_shared(fold_strips<K, COLS, back>, dim3(HV, V / COLS, f->count),
+                         FOLD_THREADS, bytes, stream, HV, V, *x, *f);
 }
 
 // Applies a map to Vb columns of every head's state: S_out = M S_in + h (back: M^T S_in

@@ -3,6 +3,8 @@
 #ifndef KCP_STAGES_V3_CUH
 #define KCP_STAGES_V3_CUH
 
+#include "cuda/tile/launch_shared.cuh"
+
 // These bf16 functions return KCP_NA for shapes that only v2 supports.
 int v3_affine(void *args);
 int v4_affine(void *args);

@@ -192,9 +192,8 @@ template <int K, class Args>
 static int launch_scan(void (*kernel)(Args), const Args *a, int columns)
 {
     const size_t bytes = sizeof(struct fp32_scan_storage<K>);
-    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-    kernel<<<dim3(a->NS, a->HV, columns / 64), TILE_THREADS, bytes, a->stream>>>(*a);
-    return launched();
+    return launch_shared(kernel, dim3(a->NS, a->HV, columns / 64), TILE_THREADS, bytes,
+                         a->stream, *a);
 }
 
 #endif

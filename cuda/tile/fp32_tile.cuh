@@ -4,6 +4,7 @@
 #define KCP_TILE_FP32_TILE_CUH
 
 #include "cp_async.cuh"
+#include "launch_shared.cuh"
 
 // A tile has up to 128 columns. Rows have WIDE numbers, or NARROW if the tile has 64
 // columns, so that rows are aligned to 16 bytes and threads of a warp that read four
@@ -45,14 +46,12 @@ static __device__ __forceinline__ void store4(float *to, const float x[4])
     *(float4 *)to = make_float4(x[0], x[1], x[2], x[3]);
 }
 
-// Returns 1 if the fp32 kernels support the call and all n arrays align to 16 bytes.
-static inline int takes_fp32(const struct kcp_call *a, const void *const *p, int n)
+// Returns 1 if the fp32 kernels support the call and the arrays align to 16 bytes.
+template <int n>
+static inline int takes_fp32(const struct kcp_call *a, const void *const (&p)[n])
 {
-    if (a->C != TILE_ROWS || (a->K != 64 && a->K != 128) ||
-        (a->V != 64 && a->V != 128)) return 0;
-    for (int i = 0; i < n; i++)
-        if ((uintptr_t)p[i] % 16) return 0;
-    return 1;
+    return a->C == TILE_ROWS && (a->K == 64 || a->K == 128) &&
+           (a->V == 64 || a->V == 128) && all_aligned_16(p);
 }
 
 // y [R][4] += a b, where a has `depth` columns and b has `depth` rows. The element

@@ -70,7 +70,7 @@ k256_reverse|09:v4_wide_sm90|09_chunk_backward/v4_wide|tile/wide_reverse.cuh|sca
 k256_early|09:v4_wide_sm90|09_chunk_backward/v4_wide|tile/wide_reverse.cuh|ring_wait_full(&m->ring, k);||k256
 k256_pieces|05:v4_wide_sm90|05_affine/v4_wide|tile/wide_forward.cuh|wide_times_rows<2, 0>(y, M,|wide_times_rows<1, 0>(y, M, m->tile[w % SLOTS], NULL, NULL, gdn);|k256
 k256_factor|05:v4_wide_sm90|05_affine/v4_wide|tile/wide_scan.cuh|const float *of_64|const float *of_64 = g.decay;|k256
-k256_columns|05:v4_wide_sm90|05_affine/v4_wide|05_affine/v4_wide_sm90.cu|affine_wide<<<dim3(a->NS, a->HV, K_TILES + a->V / 64)|affine_wide<<<dim3(a->NS, a->HV, 2 * K_TILES), WIDE_THREADS, bytes,|k256
+k256_columns|05:v4_wide_sm90|05_affine/v4_wide|05_affine/v4_wide_sm90.cu|dim3(a->NS, a->HV, K_TILES + a->V / 64),|return launch_shared(affine_wide, dim3(a->NS, a->HV, 2 * K_TILES),|k256
 k256_end|11:v4_wide_sm90|11_merge_backward/v4_wide|11_merge_backward/v4_wide_sm90.cu|dh_end ? dh_end|NULL, dmap, VK, NULL,|k256
 k256_M|13:v2_stages|11_merge_backward/v4_wide|11_merge_backward/v4_wide_sm90.cu|if (of_M) M_block(|if (of_M) M_block(a, s, n, z * 64, dmap + z, VK, m);|k256 ranks
 k256_reuse|13:v2_stages|11_merge_backward/v4_wide|11_merge_backward/v4_wide_sm90.cu|const int blocks = a.reuse_M ? 0 : K_TILES|const int blocks = K_TILES, VK = a.V + ROWS_K;|k256 ranks
