@@ -371,7 +371,8 @@ static int key_of(struct known *key, const struct kcp_layer *layer,
     const struct kcp_plan *plan = c && v->where == KCP_DEVICE ? c->plan : NULL;
     const struct kcp_stage *s = plan ? kcp_stage_find(v->stage) : NULL;
     struct kcp_device d;
-    if (!s || !s->ranks || s->nfields > 62 || plan->R != 1 || kcp_device_here(&d))
+    if (!s || !s->ranks || s->nfields > 62 || plan->R != 1 || !plan->digest ||
+        kcp_device_here(&d))
         return 0;
     memset(key, 0, sizeof *key);
     key->v = v;
@@ -411,6 +412,20 @@ static int run_known(const struct known *k, void *args)
     return status;
 }
 
+/* Adds a message if kcp_why() is empty, and marks the communicator. Returns status. */
+static int failed(int status, const struct kcp_variant *v, const struct kcp_call *c,
+                  const char *none)
+{
+    char other[160] = "";
+    int rank = 0;
+    const int by_other = status == KCP_COMM && c->comm &&
+                         c->comm->lost(c->comm, &rank, other, sizeof other);
+    if (by_other) kcp_refuse(status, "%s: rank %d: %s", v->stage, rank, other);
+    if (!kcp_why()[0]) kcp_refuse(status, "%s: %s", v->stage, reason(status, v, none));
+    if (status != KCP_COMM && c->comm) c->comm->fail(c->comm, status, kcp_why());
+    return status;
+}
+
 /* Checks n calls, compares the calls of all ranks, then runs each call with the first
  * row that supports the call. `saved` is the saved block of a single call, or NULL. */
 static int run_layer(const struct kcp_layer *layer, const struct kcp_variant *v,
@@ -418,19 +433,19 @@ static int run_layer(const struct kcp_layer *layer, const struct kcp_variant *v,
 {
     const struct kcp_call *c = args[0];
     const struct kcp_variant *ran = NULL;
-    char none[200] = "", other[160] = "";
+    char none[200] = "";
     struct known key;
-    int rank = 0;
     if (!v) return kcp_refuse(KCP_BAD, "the layer has no kernel for this call: make "
                               "the layer with kcp_layer_ref or kcp_layer_gpu");
     const int cached = n == 1 && key_of(&key, layer, v, c, saved);
     const struct known *k = cached ? find_known(&key) : NULL;
-    if (k && k->need <= saved_bytes && run_known(k, args[0]) == KCP_OK) return KCP_OK;
+    int status = k && k->need <= saved_bytes ? run_known(k, args[0]) : KCP_NA;
+    if (status != KCP_NA) return status ? failed(status, v, c, none) : KCP_OK;
     for (int i = 0; i < n; i++) {
         const int refused = kcp_begin(v->stage, v->where, args[i], NULL);
         if (refused) return refused;
     }
-    int status = check_together(args, n);
+    status = check_together(args, n);
     if (!status) status = check_double(layer, v, c);
     const size_t need = saved ? kcp_layer_saved(layer, c) : 0;
     if (need > saved_bytes)
@@ -446,14 +461,7 @@ static int run_layer(const struct kcp_layer *layer, const struct kcp_variant *v,
         known[next_known] = key;
         next_known = (next_known + 1) % KNOWN;
     }
-    const int by_other = status == KCP_COMM && c->comm &&
-                         c->comm->lost(c->comm, &rank, other, sizeof other);
-    if (by_other) kcp_refuse(status, "%s: rank %d: %s", v->stage, rank, other);
-    if (status && !kcp_why()[0])
-        kcp_refuse(status, "%s: %s", v->stage, reason(status, v, none));
-    if (status && status != KCP_COMM && c->comm)
-        c->comm->fail(c->comm, status, kcp_why());
-    return status;
+    return status ? failed(status, v, c, none) : KCP_OK;
 }
 
 int kcp_layer_forward(const struct kcp_layer *layer, struct kcp_forward *a)

@@ -1,5 +1,7 @@
 /* calls.c -- checks that wrong C calls are rejected with an error that names the field.
  * Book: chapter 20. */
+#include "core/paths.h"
+#include "moves.h"
 #include "tests/judge/judge.h"
 #include "tests/made_call.h"
 
@@ -251,3 +253,72 @@ KCP_CHECK(check_00_misuse) = { "20_clusters", "calls",
 KCP_CHECK(check_00_nothing) = { "20_clusters", "calls_nothing",
     "the rest of the interface rejects empty structs and sizes that overflow",
     nothing };
+
+/* ---- the cache of checked calls (ref/core/layer.c), without a GPU */
+static int fake_runs, fake_status;
+
+static int fake_run(void *args)
+{
+    (void)args;
+    fake_runs++;
+    return fake_status;
+}
+
+static int fake_device(struct kcp_device *d)
+{
+    *d = kcp_device_assumed();
+    return KCP_OK;
+}
+
+/* Changes member or field i of a call that is in the cache, and returns the status. */
+static int changed(const struct kcp_layer *layer, struct made_call *m, int i)
+{
+    if (i < kcp_nmembers) ++*(int *)(m->a.bytes + kcp_members[i].at);
+    else made_set(m, i - kcp_nmembers, NULL);
+    return kcp_layer_forward(layer, &m->a.forward);
+}
+
+static int cached(struct kcp_report *rep)
+{
+    static const struct kcp_variant v = { "08_forward", "fake", "", KCP_BF16,
+                                          KCP_DEVICE, "any", fake_run, NULL };
+    const struct kcp_layer layer = { .storage = KCP_BF16, .where = KCP_DEVICE,
+                                     .forward = &v };
+    const struct gpu fake = { fake_device, NULL }, *const own = kcp_gpu;
+    const struct kcp_stage *s = kcp_stage_find("08");
+    const int64_t cu[2] = { 0, 20 };
+    struct kcp_plan *plan = small_plan(1), *one = NULL;
+    struct made_call m;
+    if (!plan || kcp_plan_make(&one, 1, cu, 1, NULL, 0, 8, 3, NULL))
+        return KCP_NO_MEMORY;
+    kcp_gpu = &fake;
+    for (int i = 0; i < kcp_nmembers + s->nfields; i++) {
+        start(&m, s, KCP_KDA, KCP_FORWARD, plan);
+        EXPECT(rep, !kcp_layer_forward(&layer, &m.a.forward), "%s", kcp_why());
+        const int found = changed(&layer, &m, i);
+        const int expected = kcp_check_call("08", KCP_DEVICE, &m.a);
+        EXPECT(rep, found == expected, "change %d of a call in the cache: status %d, "
+               "expected %d", i, found, expected);
+        made_free(&m);
+    }
+    start(&m, s, KCP_KDA, KCP_FORWARD, plan);
+    fake_status = KCP_CUDA;
+    fake_runs = 0;
+    const int failed = kcp_layer_forward(&layer, &m.a.forward);
+    EXPECT(rep, failed == KCP_CUDA && fake_runs == 1 && kcp_why()[0],
+           "a kernel failed: status %d after %d runs", failed, fake_runs);
+    fake_status = KCP_OK;
+    plan->digest = one->digest = 0;        /* as in a plan that a program wrote */
+    EXPECT(rep, !kcp_layer_forward(&layer, &m.a.forward), "%s", kcp_why());
+    m.a.call.plan = one;
+    EXPECT(rep, kcp_layer_forward(&layer, &m.a.forward) == KCP_BAD,
+           "plans without a digest: a call with another plan's sizes is accepted");
+    kcp_gpu = own;
+    made_free(&m);
+    kcp_plan_free(plan);
+    kcp_plan_free(one);
+    return KCP_OK;
+}
+KCP_CHECK(check_00_cached) = { "20_clusters", "calls_cached",
+    "a changed call is checked again, and a kernel that fails does not run twice",
+    cached };
