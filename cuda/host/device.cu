@@ -38,7 +38,10 @@ static int device_here(struct kcp_device *d)
         return KCP_NA;
     }
     __atomic_store_n(&any, 1, __ATOMIC_RELAXED);
-    if (cudaGetDevice(&device) != cudaSuccess || device >= DEVICES) return KCP_CUDA;
+    if (cudaGetDevice(&device) != cudaSuccess || device >= DEVICES) {
+        cudaGetLastError();              // such as after a fork: clear the error
+        return KCP_CUDA;
+    }
     if (!__atomic_load_n(&queried[device], __ATOMIC_ACQUIRE)) {
         struct kcp_device fresh = {};
         const int status = query_device(device, &fresh);
