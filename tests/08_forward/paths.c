@@ -94,14 +94,18 @@ KCP_CHECK(check_08_paths_cover) = { "08_forward", "paths_cover",
     covers };
 
 /* Returns the name of the launch or, if it has none, of the row that the table of paths
- * selects for call c with one sequence of T tokens on R ranks. */
+ * selects for call c with one sequence of T tokens (if T < 0: -T sequences of one
+ * token) on R ranks. */
 static const char *row_of(struct kcp_call c, int64_t T, int R,
                           const struct kcp_device *d, int saved, char *why, size_t n)
 {
-    const int64_t cu[] = { 0, T };
+    enum { MOST = 65536 };
+    static int64_t cu[MOST + 1];
+    const int N = T < 0 ? (int)-T : 1;
     struct kcp_plan *plan;
     why[0] = 0;
-    if (kcp_plan_make(&plan, 1, cu, R, NULL, 0, c.C, 1, NULL)) return "no plan";
+    for (int i = 0; i <= N && N <= MOST; i++) cu[i] = T < 0 ? i : i * T;
+    if (kcp_plan_make(&plan, N, cu, R, NULL, 0, c.C, 1, NULL)) return "no plan";
     kcp_layer_call(&(struct kcp_layer){ 0 }, &c, plan, NULL);
     c.R = R;
     const struct kcp_query q = { .stage = "08_forward", .storage = KCP_BF16, .call = &c,
@@ -137,6 +141,9 @@ static int choices(struct kcp_report *rep)
         { 128, 128, 67, 0, 0, 0, 1, 262140 * 64, &h200, "forward_kda_by_head", 0 },
         { 128, 128, 67, 0, 0, 0, 1, 262140 * 64 + 1, &h200,
           "forward_kda_maps_wide", 0 },
+        { 128, 128, 2, 0, 0, 0, 1, -65535, &h200, "forward_kda_by_head", 0 },
+        { 128, 128, 2, 0, 0, 0, 1, -65536, &h200, "forward_stages", 0 },
+        { 128, 128, 2, 1, 0, 1, 1, -65536, &h200, "forward_stages", 0 },
         { 128, 64, 96, 0, 0, 0, 1, 8192, &h200, "forward_kda_narrow", 1 },
         { 128, 128, 32, 0, 0, 1, 1, 65536, &h200, "forward_kda_windows", 0 },
         { 128, 128, 96, 0, 0, 1, 1, 8192, &h200, "forward_kda_wide", 0 },
