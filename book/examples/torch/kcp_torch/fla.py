@@ -63,7 +63,7 @@ def _names(model, args, more):
 
 def _why_not(model, x):
     """Returns the reason to reject this call, or None. Calls that FLA would reject are
-    rejected here, so that FLA reports the error."""
+    rejected here, so that FLA reports the error; on a CPU, _run reports the reason."""
     odd = set(x) - KNOWN - {"q", "k", "v", "g", "beta"}
     if odd:
         return f"argument {sorted(odd)[0]} is not known"
@@ -136,8 +136,8 @@ def _run(function, model, args, more):
     x = _names(model, args, more)
     why = x["q"].is_cpu and _why_not(model, x)
     if why:
-        raise NotImplementedError(f"kcp_torch.fla does not run this call: {why}; FLA's"
-                                  " kernels, which would run it, need a GPU")
+        raise NotImplementedError(f"kcp_torch.fla does not run this call: {why}; it leaves"
+                                  " such calls to FLA, whose kernels need a GPU")
     context = x.pop("cp_context", None)
     for name in "return_intermediate_states", "use_graph", "max_num_seqs":
         x.pop(name, None)
