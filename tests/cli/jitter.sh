@@ -41,7 +41,7 @@ deep_anchor|08:v3_prepare_scan|kda_prepare/chunk_prepare|kda_prepare/deep_scores
 deep_sign|13:v4_scans_finish|backward/finish_kda|backward/finish_deep.cuh|const int is_row = (8 * t + e + j % 2) & s;|const int is_row = s == 2 ? 1 : (8 * t + e + j % 2) & s;|deep kda
 deep_columns|13:v4_scans_finish|backward/finish_kda|backward/finish_consumer.cuh|const float anchor = deep ? b.at[t / 2 + 1][h]|const float anchor = b.at[t / 2][h];|deep kda
 deep_gdn|08:v5_one_kernel|forward_one/v5_one_kernel|forward_one/inverse_warps.cuh|if (!__any_sync(~0u, fabsf(x) > 116.0f))|if (lane_id() < 32)|deep gdn
-head_other|08:v7_by_head|forward_one/v5_one_kernel|chunk_factors.cuh|const unsigned char *at = x.deep + (int64_t)n * 2 * x.a.NC;|const unsigned char *at = x.deep + (int64_t)(n ^ 1) * 2 * x.a.NC;|deep kda
+head_other|08:v7_by_head|forward_one/v5_one_kernel|deep_steps.cuh|const unsigned char *at = x.deep + (int64_t)n * 2 * x.a.NC;|const unsigned char *at = x.deep + (int64_t)(n ^ 1) * 2 * x.a.NC;|deep kda
 head_none|08:v7_by_head|forward_one/v7_by_head|forward_one/v7_by_head_sm90.cu|if (lane == 0) x.deep[|if (lane == 0) x.deep[(int64_t)n * 2 * x.a.NC + step] = 0;|deep kda
 head_span|08:v7_by_head|kda_prepare/chunk_prepare|kda_prepare/chunk_prepare_sm90.cu|: has_deep_step(x, n, cn[sc[from]], cn[sc[to] + 1]);|: has_deep_step(x, n, cn[sc[from]], cn[sc[from] + 1]);|deep kda
 wide_gate|08:v3_prepare_scan|kda_prepare/chunk_prepare|kda_prepare/rows.cuh|G[r][0] = x.x;|G[r][0] = (float)(bf16)x.x;|types kda

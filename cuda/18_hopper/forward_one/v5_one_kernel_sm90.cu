@@ -1,5 +1,6 @@
 // v5_one_kernel_sm90.cu -- the whole forward in one kernel, one block per head.
 // Book: chapter 18b.
+#include "cuda/18_hopper/deep_steps.cuh"
 #include "cuda/host/profile_hooks.cuh"
 #include "cuda/host/workspace.cuh"
 #include "core/paths.h"

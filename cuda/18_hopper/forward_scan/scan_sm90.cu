@@ -1,5 +1,6 @@
 // scan_sm90.cu -- the scan: updates a head's state with the factors of its chunks.
 // Book: chapter 18.
+#include "cuda/18_hopper/deep_steps.cuh"
 #include "staged_stores.cuh"
 
 // ---- stores o to global memory

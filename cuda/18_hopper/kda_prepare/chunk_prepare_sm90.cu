@@ -1,5 +1,6 @@
 // chunk_prepare_sm90.cu -- KDA: the factors of a chunk from its raw rows.
 // Book: chapter 18.
+#include "cuda/18_hopper/deep_steps.cuh"
 #include "cuda/host/split.h"
 #include "deep_scores.cuh"
 
