@@ -433,24 +433,24 @@ static __device__ __forceinline__ void store_dots(const pairs_of_tokens &q,
                                                   const float (*dk)[4], float *part)
 {
     const int lane = opaque_thread_id() % 32;
-    float of_q[16], of_k[16];
+    float q_dq[16], k_dk[16];
     #pragma unroll
     for (int t = 0; t < 8; t++)
         #pragma unroll
         for (int j = 0; j < 2; j++) {
             const int i = 2 * t + j;
-            of_q[i] = of_k[i] = 0.0f;
+            q_dq[i] = k_dk[i] = 0.0f;
             #pragma unroll
             for (int h = 0; h < 2; h++) {
                 const float x = j ? bf16x2_high(q[t][h]) : bf16x2_low(q[t][h]);
                 const float y = j ? bf16x2_high(k[t][h]) : bf16x2_low(k[t][h]);
                 const float dx = j ? bf16x2_high(dq[t][h]) : bf16x2_low(dq[t][h]);
-                of_q[i] = fmaf(x, dx, of_q[i]);
-                of_k[i] = fmaf(y, dk[t][2 * h + j], of_k[i]);
+                q_dq[i] = fmaf(x, dx, q_dq[i]);
+                k_dk[i] = fmaf(y, dk[t][2 * h + j], k_dk[i]);
             }
         }
-    *(float2 *)&part[2 * lane] = sum_over_channels(of_q);
-    *(float2 *)&part[CHUNK + 2 * lane] = sum_over_channels(of_k);
+    *(float2 *)&part[2 * lane] = sum_over_channels(q_dq);
+    *(float2 *)&part[CHUNK + 2 * lane] = sum_over_channels(k_dk);
 }
 
 // Replaces each norm by stage_rows' factor f: dq += f q with f = -rstd^2 sum(q dq), and
@@ -483,15 +483,15 @@ static __device__ __forceinline__ void stage_rows(const struct finish_vectors<K>
     load_channels(q, q_tile);
     #pragma unroll
     for (int t = 0; t < 8; t++) {
-        const float2 of_q = *(const float2 *)&of.rstd_q[8 * t + e];
-        const float2 of_k = *(const float2 *)&of.rstd_k[8 * t + e];
+        const float2 f_q = *(const float2 *)&of.rstd_q[8 * t + e];
+        const float2 f_k = *(const float2 *)&of.rstd_k[8 * t + e];
         #pragma unroll
         for (int h = 0; h < 2; h++) {
             dq[t][h] =
-                pack_bf16x2(fmaf(of_q.x, bf16x2_low(q[t][h]), bf16x2_low(dq[t][h])),
-                            fmaf(of_q.y, bf16x2_high(q[t][h]), bf16x2_high(dq[t][h])));
-            k[t][h] = pack_bf16x2(fmaf(of_k.x, bf16x2_low(k[t][h]), dk[t][2 * h]),
-                                  fmaf(of_k.y, bf16x2_high(k[t][h]), dk[t][2 * h + 1]));
+                pack_bf16x2(fmaf(f_q.x, bf16x2_low(q[t][h]), bf16x2_low(dq[t][h])),
+                            fmaf(f_q.y, bf16x2_high(q[t][h]), bf16x2_high(dq[t][h])));
+            k[t][h] = pack_bf16x2(fmaf(f_k.x, bf16x2_low(k[t][h]), dk[t][2 * h]),
+                                  fmaf(f_k.y, bf16x2_high(k[t][h]), dk[t][2 * h + 1]));
         }
     }
     __syncwarp(); // the warp has read its channels

@@ -82,7 +82,7 @@ static __device__ __noinline__ void add_deep_pairs(const unsigned char *dA,
             const int s = 8 >> l;
             const uint32_t mask = level_mask(lane / 4, e, s);
             uint32_t kf[2][2], qf[2][2];
-            float f[2][4], of_q[2][4] = {}, of_k[2][4] = {};
+            float f[2][4], sum_dq[2][4] = {}, sum_dk[2][4] = {};
             #pragma unroll
             for (int t = 0; t < 2; t++)
                 #pragma unroll
@@ -97,16 +97,16 @@ static __device__ __noinline__ void add_deep_pairs(const unsigned char *dA,
                     qf[t][h] = scale_bf16x2(q[2 * t + h], make_float2(y[0], y[1]));
                 }
             if (s == 8) {
-                mma_half(of_q[1], kf[0], A.low_row);
-                mma_half(of_k[1], kf[0], B.low_row);
-                mma_half(of_k[0], qf[1], A.low_column);
-                mma_half(of_k[0], kf[1], B.low_column);
+                mma_half(sum_dq[1], kf[0], A.low_row);
+                mma_half(sum_dk[1], kf[0], B.low_row);
+                mma_half(sum_dk[0], qf[1], A.low_column);
+                mma_half(sum_dk[0], kf[1], B.low_column);
             } else
                 #pragma unroll
                 for (int t = 0; t < 2; t++) {
-                    mma_half(of_q[t], kf[t], A.row[t] & mask);
-                    mma_half(of_k[t], kf[t], (B.row[t] | B.column[t]) & mask);
-                    mma_half(of_k[t], qf[t], A.column[t] & mask);
+                    mma_half(sum_dq[t], kf[t], A.row[t] & mask);
+                    mma_half(sum_dk[t], kf[t], (B.row[t] | B.column[t]) & mask);
+                    mma_half(sum_dk[t], qf[t], A.column[t] & mask);
                 }
             #pragma unroll
             for (int t = 0; t < 2; t++)
@@ -116,10 +116,10 @@ static __device__ __noinline__ void add_deep_pairs(const unsigned char *dA,
                     const uint32_t kj = kf[t][j / 2], qj = qf[t][j / 2];
                     const float kx = j % 2 ? bf16x2_high(kj) : bf16x2_low(kj);
                     const float qx = j % 2 ? bf16x2_high(qj) : bf16x2_low(qj);
-                    dq[t][j] = fmaf(f[t][j], of_q[t][j], dq[t][j]);
-                    dk[t][j] = fmaf(f[t][j], of_k[t][j], dk[t][j]);
-                    dG[t][j] = fmaf(is_row ? kx : -kx, of_k[t][j], dG[t][j]);
-                    dG[t][j] = fmaf(qx, of_q[t][j], dG[t][j]);
+                    dq[t][j] = fmaf(f[t][j], sum_dq[t][j], dq[t][j]);
+                    dk[t][j] = fmaf(f[t][j], sum_dk[t][j], dk[t][j]);
+                    dG[t][j] = fmaf(is_row ? kx : -kx, sum_dk[t][j], dG[t][j]);
+                    dG[t][j] = fmaf(qx, sum_dq[t][j], dG[t][j]);
                 }
         }
         #pragma unroll

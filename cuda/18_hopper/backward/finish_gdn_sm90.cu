@@ -226,46 +226,46 @@ static __device__ __forceinline__ void store_gdn_rows(
     #pragma unroll
     for (int h = 0; h < 2; h++) {
         const int row = first + 8 * h;
-        float of_q = 0.0f, of_k = 0.0f;
+        float q_dq = 0.0f, k_dk = 0.0f;
         #pragma unroll
         for (int t = 0; t < 8; t++) {
             const uint32_t q = pair_of_channels(q_tile, row, t);
             const uint32_t k = pair_of_channels(k_tile, row, t);
-            of_q = fmaf(bf16x2_low(q), dq[t][2 * h], of_q);
-            of_q = fmaf(bf16x2_high(q), dq[t][2 * h + 1], of_q);
-            of_k = fmaf(bf16x2_low(k), dk[t][2 * h], of_k);
-            of_k = fmaf(bf16x2_high(k), dk[t][2 * h + 1], of_k);
+            q_dq = fmaf(bf16x2_low(q), dq[t][2 * h], q_dq);
+            q_dq = fmaf(bf16x2_high(q), dq[t][2 * h + 1], q_dq);
+            k_dk = fmaf(bf16x2_low(k), dk[t][2 * h], k_dk);
+            k_dk = fmaf(bf16x2_high(k), dk[t][2 * h + 1], k_dk);
         }
-        of_q = sum_of_quad(of_q);
-        of_k = sum_of_quad(of_k);
-        if (e == 0) smem.dots[wg][0][row] = of_q;
-        if (e == 0) smem.dots[wg][1][row] = of_k;
+        q_dq = sum_of_quad(q_dq);
+        k_dk = sum_of_quad(k_dk);
+        if (e == 0) smem.dots[wg][0][row] = q_dq;
+        if (e == 0) smem.dots[wg][1][row] = k_dk;
     }
     named_barrier_sync(CONSUMERS_SYNC, 2 * K); // dots stored, all tiles have been read
     #pragma unroll
     for (int h = 0; h < 2; h++) {
         const int row = first + 8 * h;
-        float of_q = 0.0f, of_k = 0.0f;
+        float factor_q = 0.0f, factor_k = 0.0f;
         #pragma unroll
         for (int w = 0; w < K / 64; w++) {
-            of_q -= smem.dots[w][0][row];
-            of_k -= smem.dots[w][1][row];
+            factor_q -= smem.dots[w][0][row];
+            factor_k -= smem.dots[w][1][row];
         }
         const float rq = smem.norm[stage].rstd_q[row];
         const float rk = smem.norm[stage].rstd_k[row];
-        of_q = a.l2norm ? of_q * rq * rq : 0.0f;
-        of_k = a.l2norm ? of_k * rk * rk : 0.0f;
+        factor_q = a.l2norm ? factor_q * rq * rq : 0.0f;
+        factor_k = a.l2norm ? factor_k * rk * rk : 0.0f;
         #pragma unroll
         for (int t = 0; t < 8; t++) {
             const uint32_t q = pair_of_channels(q_tile, row, t);
             const uint32_t k = pair_of_channels(k_tile, row, t);
             const int at = swizzle128_offset(row, t) + e * 2;
             *(uint32_t *)(q_tile + at) =
-                pack_bf16x2(fmaf(of_q, bf16x2_low(q), dq[t][2 * h]),
-                            fmaf(of_q, bf16x2_high(q), dq[t][2 * h + 1]));
+                pack_bf16x2(fmaf(factor_q, bf16x2_low(q), dq[t][2 * h]),
+                            fmaf(factor_q, bf16x2_high(q), dq[t][2 * h + 1]));
             *(uint32_t *)(k_tile + at) =
-                pack_bf16x2(fmaf(of_k, bf16x2_low(k), dk[t][2 * h]),
-                            fmaf(of_k, bf16x2_high(k), dk[t][2 * h + 1]));
+                pack_bf16x2(fmaf(factor_k, bf16x2_low(k), dk[t][2 * h]),
+                            fmaf(factor_k, bf16x2_high(k), dk[t][2 * h + 1]));
         }
     }
     named_barrier_sync(WARPGROUP_SYNC + wg, 128);

@@ -66,6 +66,86 @@ static __device__ __forceinline__ void add_to_group(float4 *sums, int threads,
         }
 }
 
+// Computes Q^T and row sums of k: per token, the sum over earlier columns. Adds these
+// terms of dk to dk and, times k, to dG. Adds the sums of h dS to `last` (dG_last).
+template <int K>
+static __device__ __forceinline__ void add_row_terms_of_dk(
+    int chunk, int wg, int deep, const struct finish_vectors<K> &of,
+    const struct anchors &b, const float *G_last, const struct operands &o,
+    const float (*G)[4], float (*d)[4], float *last, float (*dG)[4], float (*dk)[4],
+    struct kda_finish_storage<K> &smem)
+{
+    //> finish-keys
+    wgmma_tiles_begin<K>(d, smem.h[wg], smem.dv);
+    mbarrier_wait(&smem.sums_full, chunk);
+    add_h_dS<K>(smem, G_last, last);
+    wgmma_tiles_wait(d);
+    mbarrier_arrive(&smem.empty[PART_h]);
+    scale_rows_of_state(b, -1.0f, of.rstd_k, d);
+    if (__builtin_expect(deep, 0)) add_row_products<1>(smem.dB, o, b, d);
+    else add_row_products<0>(smem.dB, o, b, d);
+    #pragma unroll
+    for (int t = 0; t < 8; t++)
+        #pragma unroll
+        for (int j = 0; j < 4; j++) {
+            const uint32_t k = o.kf[t][j / 2];
+            dG[t][j] = fmaf(j % 2 ? bf16x2_high(k) : bf16x2_low(k), d[t][j], dG[t][j]);
+            dk[t][j] = fmaf(G[t][j], d[t][j], dk[t][j]);
+        }
+    //< finish-keys
+}
+
+// Adds the pairs of a token with itself, and sums dq and dk over the value heads of a
+// group. After the group's last head, adds the norms' gradient and stores dq and dk.
+// Returns 1 if this thread issued TMA stores.
+template <int K, int whole>
+static __device__ __forceinline__ int finish_dq_dk(
+    const struct backward_params &x, const struct finish_maps &from,
+    const struct block_chunk &i, int wg, int stage, const struct finish_position &z,
+    pairs_of_tokens &dq, float (*dk)[4], struct kda_finish_storage<K> &smem)
+{
+    enum { CONSUMERS = finish_threads<K>::CONSUMERS };
+    const struct kcp_backward &a = x.a;
+    struct finish_vectors<K> &of = smem.of[stage];
+    struct finish_rows<K> &rows = smem.rows[stage];
+    {
+        pairs_of_tokens q, k;
+        load_channels(k, rows.k[wg]);
+        load_channels(q, rows.q[wg]);
+        add_own_pairs(smem.dA_diagonal, q, k, dq, dk);
+        const int heads = group_of(a), last_head = i.head + 1 == heads;
+        if (heads > 1)
+            add_to_group(sums_of_block<K>(x), CONSUMERS, i.head == 0, last_head, dq,
+                         dk);
+        named_barrier_sync(CONSUMERS_SYNC, CONSUMERS); // dA and dB have been read
+        if (!last_head) {
+            mbarrier_arrive(&smem.empty[PART_ROWS + stage]);
+            return 0;
+        }
+        // Per-warp sums of q dq and k dk overwrite dA, as [K / 16][2][CHUNK].
+        store_dots(q, k, dq, dk,
+                   (float *)smem.dA + opaque_thread_id() / 32 * 2 * CHUNK);
+    }
+    named_barrier_sync(CONSUMERS_SYNC, CONSUMERS); // the dots are stored
+    projection_factors<K>(a.l2norm, (const float *)smem.dA, of);
+    named_barrier_sync(CONSUMERS_SYNC, CONSUMERS); // the projection factors are stored
+    stage_rows<K>(of, rows.q[wg], rows.k[wg], dq, dk);
+    fence_proxy_async(); // TMA reads the staged rows, and later overwrites them
+    named_barrier_sync(WARPGROUP_SYNC + wg, 128);
+    const int m = i.pair % a.H;
+    if (!whole) {
+        const int64_t at = (z.t * a.H + m) * K + wg * 64;
+        store_tile(rows.q[wg], (bf16 *)a.dq_raw + at, (int64_t)a.H * K, z.len);
+        store_tile(rows.k[wg], (bf16 *)a.dk_raw + at, (int64_t)a.H * K, z.len);
+    } else if (opaque_thread_id() % 128 == 0) {
+        tma_store_3d(from.dq, rows.q[wg], wg * 64, m, (int)z.t);
+        tma_store_3d(from.dk, rows.k[wg], wg * 64, m, (int)z.t);
+        return 1;
+    }
+    mbarrier_arrive(&smem.empty[PART_ROWS + stage]);
+    return 0;
+}
+
 // Computes the gradients of one chunk and value head in a warpgroup's 64 channels. If
 // `whole` is 1, the chunk has 64 rows. The code for a partial last chunk needs more
 // registers and is compiled separately. If `unread` is 1, this thread issued TMA stores
@@ -158,26 +238,8 @@ static __device__ __forceinline__ int finish_chunk(const struct backward_params 
             dq[t][h] = pack_bf16x2(G[t][2 * h] * y[0], G[t][2 * h + 1] * y[1]);
         }
     if (__builtin_expect(deep, 0)) add_deep_dq(terms, dq);
-
-    // ---- Q^T, and row sums of k
-    //> finish-keys
-    wgmma_tiles_begin<K>(d, smem.h[wg], smem.dv);
-    mbarrier_wait(&smem.sums_full, i.chunk);
-    add_h_dS<K>(smem, G_last, last);
-    wgmma_tiles_wait(d);
-    mbarrier_arrive(&smem.empty[PART_h]);
-    scale_rows_of_state(b, -1.0f, of.rstd_k, d);
-    if (__builtin_expect(deep, 0)) add_row_products<1>(smem.dB, o, b, d);
-    else add_row_products<0>(smem.dB, o, b, d);
-    #pragma unroll
-    for (int t = 0; t < 8; t++)
-        #pragma unroll
-        for (int j = 0; j < 4; j++) {
-            const uint32_t k = o.kf[t][j / 2];
-            dG[t][j] = fmaf(j % 2 ? bf16x2_high(k) : bf16x2_low(k), d[t][j], dG[t][j]);
-            dk[t][j] = fmaf(G[t][j], d[t][j], dk[t][j]);
-        }
-    //< finish-keys
+    add_row_terms_of_dk<K>(i.chunk, wg, deep, of, b, G_last, o, G, d, last, dG, dk,
+                           smem);
 
     // ---- dg from dG, then the gradient of the gate
     struct finish_position z = finish_position_of<K>(of);
@@ -190,43 +252,7 @@ static __device__ __forceinline__ int finish_chunk(const struct backward_params 
     sum_from_the_end(dG);
     gate_gradient<K, form, gate>(x, finish_gate_of<K, form>(of), z, raw, dG);
 
-    // ---- pairs of a token with itself, sums over the heads of a group, norms
-    {
-        pairs_of_tokens q, k;
-        load_channels(k, rows.k[wg]);
-        load_channels(q, rows.q[wg]);
-        add_own_pairs(smem.dA_diagonal, q, k, dq, dk);
-        const int heads = group_of(a), last_head = i.head + 1 == heads;
-        if (heads > 1)
-            add_to_group(sums_of_block<K>(x), CONSUMERS, i.head == 0, last_head, dq,
-                         dk);
-        named_barrier_sync(CONSUMERS_SYNC, CONSUMERS); // dA and dB have been read
-        if (!last_head) {
-            mbarrier_arrive(&smem.empty[PART_ROWS + stage]);
-            return 0;
-        }
-        // Per-warp sums of q dq and k dk overwrite dA, as [K / 16][2][CHUNK].
-        store_dots(q, k, dq, dk,
-                   (float *)smem.dA + opaque_thread_id() / 32 * 2 * CHUNK);
-    }
-    named_barrier_sync(CONSUMERS_SYNC, CONSUMERS); // the dots are stored
-    projection_factors<K>(a.l2norm, (const float *)smem.dA, of);
-    named_barrier_sync(CONSUMERS_SYNC, CONSUMERS); // the projection factors are stored
-    stage_rows<K>(of, rows.q[wg], rows.k[wg], dq, dk);
-    fence_proxy_async(); // TMA reads the staged rows, and later overwrites them
-    named_barrier_sync(WARPGROUP_SYNC + wg, 128);
-    const int m = i.pair % a.H;
-    if (!whole) {
-        const int64_t at = (z.t * a.H + m) * K + wg * 64;
-        store_tile(rows.q[wg], (bf16 *)a.dq_raw + at, (int64_t)a.H * K, z.len);
-        store_tile(rows.k[wg], (bf16 *)a.dk_raw + at, (int64_t)a.H * K, z.len);
-    } else if (opaque_thread_id() % 128 == 0) {
-        tma_store_3d(from.dq, rows.q[wg], wg * 64, m, (int)z.t);
-        tma_store_3d(from.dk, rows.k[wg], wg * 64, m, (int)z.t);
-        return 1;
-    }
-    mbarrier_arrive(&smem.empty[PART_ROWS + stage]);
-    return 0;
+    return finish_dq_dk<K, whole>(x, from, i, wg, stage, z, dq, dk, smem);
 }
 
 // Bound: instruction issue. Memory is nearly as strict a bound, with 3600 bytes per
