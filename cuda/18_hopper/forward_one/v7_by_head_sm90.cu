@@ -89,11 +89,8 @@ static int launch_deep_steps(const struct forward_params *x)
 
 static int deep_steps(const struct forward_params *x)
 {
-    switch (x->a.gate) {
-        case KCP_GATE_BOUNDED: return launch_deep_steps<KCP_GATE_BOUNDED>(x);
-        case KCP_GATE_RAW: return launch_deep_steps<KCP_GATE_RAW>(x);
-        default: return launch_deep_steps<KCP_GATE_SOFTPLUS>(x);
-    }
+    return x->a.gate == KCP_GATE_RAW ? launch_deep_steps<KCP_GATE_RAW>(x)
+                                     : launch_deep_steps<KCP_GATE_SOFTPLUS>(x);
 }
 
 static const struct kcp_path *path_of(const struct kcp_forward *a)
