@@ -3,6 +3,7 @@
 #include "cuda/18_hopper/deep_steps.cuh"
 #include "cuda/host/profile_hooks.cuh"
 #include "cuda/host/workspace.cuh"
+#include "cuda/tile/launch_shared.cuh"
 #include "core/paths.h"
 #include "cuda/host/split.h"
 #include "step_scan.cuh"
@@ -97,11 +98,8 @@ static int launch_one_kernel(struct head_params *x)
     if (x->f.deep)
         return launch_on(x->f.a.stream, one_kernel<kda, keep, form>, bytes, grid,
                          head_shape<kda>::THREADS, 1, *x);
-    cudaFuncSetAttribute(one_kernel<kda, keep, form>,
-                         cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-    one_kernel<kda, keep, form>
-        <<<grid, head_shape<kda>::THREADS, bytes, x->f.a.stream>>>(*x);
-    return launched();
+    return launch_shared(one_kernel<kda, keep, form>, grid, head_shape<kda>::THREADS,
+                         bytes, x->f.a.stream, *x);
 }
 
 // Puts long sequences first, so that the last blocks to start are short. Lengths are
