@@ -29,7 +29,8 @@ struct gpu {
 struct kcp_launch;
 /* cuda/host/split.h describes kcp_launch_of. Programs without a GPU have this function
  * too, because kcp-check --paths prints launches. */
-typedef struct kcp_launch gpu_launch(const struct kcp_call *call, int sms);
+typedef struct kcp_launch gpu_launch(const struct kcp_call *call,
+                                     const struct kcp_device *d);
 
 #ifdef __cplusplus
 extern "C" {

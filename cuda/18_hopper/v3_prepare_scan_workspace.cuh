@@ -84,7 +84,8 @@ static size_t place_fused(struct fused *f, const struct kcp_forward *args,
     struct arena *r = &f->r;
     if (!a->ops) a->ops = &cuda_mapops;
     const struct kcp_call *call = (const struct kcp_call *)a;
-    f->l = kcp_launch_of(call, processors());
+    const struct kcp_device device = device_here();
+    f->l = kcp_launch_of(call, &device);
     if (whole) f->l.cut = 0;
     arena_open(r, call, a->saved, path->format, fused_name, sizeof(bf16));
     if (a->saved) place_block(f);

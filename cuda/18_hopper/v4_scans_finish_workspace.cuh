@@ -108,8 +108,9 @@ static size_t place_backward(struct factors_backward *f,
     const struct kcp_call *call = (const struct kcp_call *)a;
     const int64_t heads = (int64_t)a->NC * a->HV, rows = padded_rows(a->plan);
     const int64_t gates = (int64_t)a->HV * a->KG;
-    f->sms = processors();
-    f->l = kcp_launch_of(call, f->sms);
+    const struct kcp_device device = device_here();
+    f->sms = device.sms;
+    f->l = kcp_launch_of(call, &device);
     arena_open(r, call, a->saved, path->format, factors_name, sizeof(bf16));
     place_block(f);
     place_states(f);

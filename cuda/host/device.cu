@@ -12,7 +12,7 @@ enum { DEVICES = 64 };
 
 static int query_device(int device, struct kcp_device *d)
 {
-    int major = 0, minor = 0, sms = 0, smem = 0;
+    int major = 0, minor = 0, sms = 0, smem = 0, kilohertz = 0, bits = 0;
     struct cudaFuncAttributes of_kernel;
     int bad = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
     bad |= cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device);
@@ -20,9 +20,14 @@ static int query_device(int device, struct kcp_device *d)
     bad |= cudaDeviceGetAttribute(&smem, cudaDevAttrMaxSharedMemoryPerBlockOptin,
                                   device);
     if (bad) return KCP_CUDA;
+    // The memory transfers two bits per clock and wire. A GPU without these attributes
+    // counts as an H200.
+    cudaDeviceGetAttribute(&kilohertz, cudaDevAttrMemoryClockRate, device);
+    cudaDeviceGetAttribute(&bits, cudaDevAttrGlobalMemoryBusWidth, device);
+    const int bandwidth = (int)(2.0 * kilohertz * bits / 8e6 + 0.5);
     const int code = cudaFuncGetAttributes(&of_kernel, has_code) == cudaSuccess;
     if (!code) cudaGetLastError();       // clear the error of this query
-    *d = { 10 * major + minor, sms, smem, code, 0 };
+    *d = { 10 * major + minor, sms, smem, code, 0, bandwidth };
     return KCP_OK;
 }
 

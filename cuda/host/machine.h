@@ -2,9 +2,23 @@
  * Book: chapter 18b, "Few heads".
  *
  * The times were measured on one H200 (sm_90a, CUDA 13.0), with chunks of 64 tokens and
- * K = V = 128, and are used for all GPUs. A cut changes results only by rounding. */
+ * K = V = 128. Memory bounds a share of a time. On a GPU whose memory is slower, this
+ * share grows as the bandwidth falls; the rest stays, because latencies and clocks of
+ * SMs bound it. A cut changes results only by rounding. */
 #ifndef KCP_MACHINE_H
 #define KCP_MACHINE_H
+
+/* Bandwidth of an H200's memory by the GPU's attributes, in GB/s (a copy reaches 4250).
+ * The shares follow from times of an H100 (3352 GB/s; a copy reaches 3020) divided by
+ * times of an H200 for the same calls (bench/LOG.md):
+ * CHANNEL        factors, walks, and scans concurrent with factors, gates per channel
+ * HEAD           the same with gates per head
+ * STEP           scans of which no other kernel is concurrent, if they fill all SMs
+ * Latency bounds folds and launches. */
+#define KCP_BANDWIDTH 4917
+#define KCP_SHARE_CHANNEL 0.6
+#define KCP_SHARE_HEAD 0.4
+#define KCP_SHARE_STEP 0.85
 
 /* Times of the fused forward in microseconds, measured at commit 88497b0, 2026-11-21.
  * FACTORS        one gate per channel: factors of one chunk, per value head

@@ -1,14 +1,17 @@
-// processors.cuh -- the number of SMs of the calling thread's GPU.
+// processors.cuh -- the calling thread's GPU, and the number of its SMs.
 // Book: chapter 08, "Paths".
 #ifndef KCP_PROCESSORS_CUH
 #define KCP_PROCESSORS_CUH
 
 #include "core/paths.h"
 
-static inline int processors(void)
+static inline struct kcp_device device_here(void)
 {
     struct kcp_device d;
-    return kcp_device_here(&d) ? 1 : d.sms;
+    if (kcp_device_here(&d)) d = { .sms = 1 };
+    return d;
 }
+
+static inline int processors(void) { return device_here().sms; }
 
 #endif

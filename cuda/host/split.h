@@ -12,12 +12,13 @@
 #include "machine.h"
 #include "stages.h"
 
-/* launch.c: computes the launch of a call on a GPU of `sms` SMs. The plan may be NULL
- * and sizes may be wrong; then the launch is that of an empty call. */
+/* launch.c: computes the launch of a call on GPU d. The plan may be NULL and sizes may
+ * be wrong; then the launch is that of an empty call. */
 #ifdef __cplusplus
 extern "C"
 #endif
-struct kcp_launch kcp_launch_of(const struct kcp_call *call, int sms);
+struct kcp_launch kcp_launch_of(const struct kcp_call *call,
+                                const struct kcp_device *d);
 
 enum { KCP_MOST_STRIPS = 64 };
 
@@ -102,8 +103,13 @@ static inline int64_t kcp_stage_strips(const struct kcp_call *a, int P)
 /* ---- the fused forward */
 
 /* Input of the rule for the fused forward: the segments of one rank, P SMs, KG gates
- * per head (1 or K). `crossing` is !kcp_entire(). */
-struct kcp_cut { const struct kcp_context *x; int H, HV, KG, V, P, crossing; };
+ * per head (1 or K). `crossing` is !kcp_entire(). `excess` is by how much longer than
+ * on an H200 the same bytes take in memory, as a fraction: 0 on an H200. */
+struct kcp_cut {
+    const struct kcp_context *x;
+    int H, HV, KG, V, P, crossing;
+    double excess;
+};
 
 /* Returns the scan's number of blocks for this number of chains. A chain is one value
  * head of one strip (a part of a segment). The scan has one block per 64 columns of a
@@ -113,11 +119,25 @@ static inline int64_t kcp_scan_blocks(int64_t chains, int V, int P)
     return chains * V / 64 <= P ? chains * V / 64 : chains;
 }
 
+/* Return the time on this GPU, given the time on an H200: kcp_beside of factors, or of
+ * kernels that are concurrent with factors; kcp_scan_step of a step of a scan alone,
+ * whose use of memory is proportional to the number of its blocks. */
+static inline double kcp_beside(const struct kcp_cut *c, double time)
+{
+    return time * (1 + (c->KG == 1 ? KCP_SHARE_HEAD : KCP_SHARE_CHANNEL) * c->excess);
+}
+
+static inline double kcp_scan_step(const struct kcp_cut *c, double time, int64_t blocks)
+{
+    const double full = blocks < c->P ? (double)blocks / c->P : 1;
+    return time * (1 + KCP_SHARE_STEP * full * c->excess);
+}
+
 /* Returns the time to compute one chunk's factors of all heads on all SMs. */
 static inline double kcp_factors_time(const struct kcp_cut *c)
 {
-    return c->KG == 1 ? KCP_FACTORS_ROWS * c->H + KCP_FACTORS_HEAD * c->HV
-                      : KCP_FACTORS * c->HV;
+    return kcp_beside(c, c->KG == 1 ? KCP_FACTORS_ROWS * c->H + KCP_FACTORS_HEAD * c->HV
+                                    : KCP_FACTORS * c->HV);
 }
 
 /* A scan that leaves half of the GPU idle is cut into launches. While launch i scans
@@ -128,7 +148,8 @@ static inline double kcp_launch_ratio(const struct kcp_cut *c)
 {
     const int64_t blocks = kcp_scan_blocks(c->HV, c->V, c->P);
     const double beside = kcp_factors_time(c) * c->P / (double)(c->P - blocks);
-    return KCP_STEP_BESIDE < beside ? KCP_STEP_BESIDE / beside : 1.0;
+    const double step = kcp_beside(c, KCP_STEP_BESIDE);
+    return step < beside ? step / beside : 1.0;
 }
 
 /* NC chunks are divided into n launches. Returns the first chunk of launch i. */
@@ -171,12 +192,14 @@ static inline double kcp_fused_cost(const struct kcp_cut *c, int64_t L)
     const int64_t strips = kcp_strips_at(x, L), steps = kcp_steps_at(x, 64, L);
     const int64_t chains = strips * c->HV, blocks = kcp_scan_blocks(chains, c->V, c->P);
     const double step = blocks > chains || c->V == 64 ? KCP_STEP_64 : KCP_STEP_128;
-    double cost = (double)((blocks + c->P - 1) / c->P * steps) * step;
     const double whole = kcp_launches_cost(c, 1);
     const double cut = strips == x->NS ? kcp_launches_cost(c, kcp_launches(c)) : whole;
+    double cost = (double)((blocks + c->P - 1) / c->P * steps)
+                * (cut < whole ? kcp_beside(c, step) : kcp_scan_step(c, step, blocks));
     cost += cut < whole ? cut : whole;
     if (strips > x->NS || c->crossing)
-        cost += (double)((2 * chains + c->P - 1) / c->P * steps) * KCP_STEP_MAP;
+        cost += (double)((2 * chains + c->P - 1) / c->P * steps)
+              * kcp_scan_step(c, KCP_STEP_MAP, 2 * chains);
     return cost + (double)(strips - x->NS) * KCP_FOLD;
 }
 
@@ -209,20 +232,22 @@ static inline int kcp_entire(const struct kcp_call *a)
     return entire;
 }
 
-static inline struct kcp_cut kcp_cut_of(const struct kcp_call *a, int processors)
+static inline struct kcp_cut kcp_cut_of(const struct kcp_call *a,
+                                        const struct kcp_device *d)
 {
     const struct kcp_context *x = &a->plan->ctx[a->r];
-    const struct kcp_cut c = { x,    a->H,       a->HV,         a->KG,
-                               a->V, processors, !kcp_entire(a) };
+    const double excess = d->bandwidth ? KCP_BANDWIDTH / (double)d->bandwidth - 1 : 0;
+    struct kcp_cut c = { x, a->H, a->HV, a->KG, a->V, d->sms, !kcp_entire(a), excess };
+    if (excess > -0.03 && excess < 0.03) c.excess = 0;     /* such as 4.8 TB/s */
     return c;
 }
 
 /* Returns the chunks per strip of the fused forward, or 0 if segments are not cut. In
  * a canonical plan the result is a->strip_chunks, although no segment is cut. */
-static inline int kcp_fused_strip(const struct kcp_call *a, int processors)
+static inline int kcp_fused_strip(const struct kcp_call *a, const struct kcp_device *d)
 {
     if (a->strip_chunks || a->plan->L) return a->strip_chunks;
-    const struct kcp_cut c = kcp_cut_of(a, processors);
+    const struct kcp_cut c = kcp_cut_of(a, d);
     return kcp_fused_chunks(&c);
 }
 
@@ -256,14 +281,16 @@ static inline double kcp_walk_step(const struct kcp_call *a, int want)
 
 /* Returns the time without a walk: first all factors are computed, then the maps of all
  * strips. A strip has strip_chunks chunks. If strip_chunks is 0, there is one strip. */
-static inline double kcp_maps_cost(const struct kcp_call *a, int strip_chunks, int P)
+static inline double kcp_maps_cost(const struct kcp_call *a, int strip_chunks,
+                                   const struct kcp_device *d)
 {
-    const struct kcp_cut c = kcp_cut_of(a, P);
-    const int64_t strips = kcp_strips(a, strip_chunks);
+    const struct kcp_cut c = kcp_cut_of(a, d);
+    const int64_t strips = kcp_strips(a, strip_chunks), blocks = 2 * strips * a->HV;
     const int steps = strips > 1 ? strip_chunks : a->NC;
-    const double waves = (double)((2 * strips * a->HV + P - 1) / P);
+    const double waves = (double)((blocks + c.P - 1) / c.P);
+    const double step = kcp_walk_step(a, KCP_WANT_H | KCP_WANT_M);
     return a->NC * kcp_factors_time(&c)
-         + waves * steps * kcp_walk_step(a, KCP_WANT_H | KCP_WANT_M)
+         + waves * steps * kcp_scan_step(&c, step, blocks)
          + (double)(strips - 1) * KCP_FOLD;
 }
 
@@ -273,12 +300,13 @@ static inline double kcp_maps_cost(const struct kcp_call *a, int strip_chunks, i
  * launches. The second term is the longer of two times: the walk's time, and the
  * time that all SMs together need for the walk and these factors. */
 static inline double kcp_walk_cost(const struct kcp_call *a, int want, int walked,
-                                   int P)
+                                   const struct kcp_device *d)
 {
-    const struct kcp_cut c = kcp_cut_of(a, P);
-    const double factors = kcp_factors_time(&c), step = kcp_walk_step(a, want);
+    const struct kcp_cut c = kcp_cut_of(a, d);
+    const double factors = kcp_factors_time(&c);
+    const double step = kcp_beside(&c, kcp_walk_step(a, want));
     const int W = KCP_WALK_CHUNKS;
-    const double walk = walked * step, share = (double)kcp_walk_blocks(a, want) / P;
+    const double walk = walked * step, share = (double)kcp_walk_blocks(a, want) / c.P;
     const double work = (a->NC - W) * factors + walk * share;
     return W * factors + (walk > work ? walk : work) + (walked == a->NC ? W * step : 0)
          + (double)a->NC / W * KCP_WALK_LAUNCH;
@@ -290,21 +318,20 @@ static inline double kcp_walk_cost(const struct kcp_call *a, int want, int walke
  * rank reads the map, so a walk is needed only for the states between strips. If
  * a->walk is KCP_SEQUENTIAL, there is a walk if possible. KCP_AUTO selects the cheaper
  * method, and KCP_BLELLOCH selects no walk. */
-static inline int kcp_fused_walk(const struct kcp_call *a, int processors)
+static inline int kcp_fused_walk(const struct kcp_call *a, const struct kcp_device *d)
 {
     const struct kcp_segment *s = a->plan->seg + a->plan->ctx[a->r].seg0;
     if (a->NS != 1 || a->NC < 2 || a->plan->L || !a->plan->crossing) return 0;
     if (a->walk == KCP_BLELLOCH) return 0;
-    const int strip = kcp_fused_strip(a, processors);
+    const int strip = kcp_fused_strip(a, d);
     if (s->last && !strip) return 0;
     if (!s->first && a->K != a->V) return 0;
     const int want = s->first ? KCP_WANT_H : KCP_WANT_H | KCP_WANT_M;
-    if (2 * kcp_walk_blocks(a, want) > processors) return 0;
+    if (2 * kcp_walk_blocks(a, want) > d->sms) return 0;
     if (a->walk == KCP_SEQUENTIAL) return want;
     if (a->NC < 2 * KCP_WALK_CHUNKS) return 0;
     const int walked = s->last ? (a->NC - 1) / strip * strip : a->NC;
-    return kcp_walk_cost(a, want, walked, processors)
-         < kcp_maps_cost(a, strip, processors) ? want : 0;
+    return kcp_walk_cost(a, want, walked, d) < kcp_maps_cost(a, strip, d) ? want : 0;
 }
 
 /* A launch processes one window: the chunks first .. first + count - 1, which are in
@@ -342,11 +369,11 @@ static inline int kcp_walk_next(struct kcp_walk_window *x, int NC,
 
 /* Returns the number of chunks of the largest launch that computes factors. A launch
  * has all chunks of the call, a part of a cut scan, or one window of a walk. */
-static inline int kcp_most_prepared(const struct kcp_call *a, int processors)
+static inline int kcp_most_prepared(const struct kcp_call *a,
+                                    const struct kcp_device *d)
 {
-    const struct kcp_cut c = kcp_cut_of(a, processors);
-    const int strip = kcp_fused_strip(a, processors);
-    const int walk = kcp_fused_walk(a, processors);
+    const struct kcp_cut c = kcp_cut_of(a, d);
+    const int strip = kcp_fused_strip(a, d), walk = kcp_fused_walk(a, d);
     const int launches = kcp_entire(a) && !strip && a->NC ? kcp_launches(&c) : 1;
     const double ratio = kcp_launch_ratio(&c);
     int most = launches > 1 || walk ? 0 : a->NC;

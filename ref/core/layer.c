@@ -378,7 +378,8 @@ static int key_of(struct known *key, const struct kcp_layer *layer,
     key->v = v;
     key->forward = layer->forward;
     key->plan = plan->digest;
-    key->device = (uint64_t)d.arch << 32 | (uint32_t)d.sms;
+    key->device = (uint64_t)d.arch << 48 | (uint64_t)d.bandwidth << 24;
+    key->device |= (uint64_t)d.sms;
     memcpy(key->sizes, c, SIZES);
     for (int i = 0; i <= s->nfields; i++) {
         const void *p = saved;

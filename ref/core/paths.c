@@ -210,7 +210,8 @@ struct kcp_facts kcp_facts_of(const struct kcp_call *c, const struct kcp_device 
         .longest = c->NC,
         .states = kcp_saved_states(c) };
     struct kcp_launch x = { 0 };
-    if (kcp_gpu_launch) x = kcp_gpu_launch(c, d && d->sms > 0 ? d->sms : 1);
+    const struct kcp_device one = { .sms = 1 };
+    if (kcp_gpu_launch) x = kcp_gpu_launch(c, d && d->sms > 0 ? d : &one);
     f.entire = x.entire; f.strips = x.strips; f.cut = x.cut; f.walk = x.walk;
     f.windows = x.windows; f.columns = x.columns; f.block_chunks = x.block_chunks;
     f.chains = x.chains; f.stage_strips = x.stage_strips; f.split = x.split;

@@ -36,6 +36,7 @@ struct kcp_device {
     int64_t smem;                  /* bytes of shared memory that a block may have */
     int code;                      /* 1: this program has code for that GPU */
     int assumed;                   /* 1: the values are those of an H200 */
+    int bandwidth;                 /* of memory, GB/s; 0: not known, as an H200 */
 };
 /* Sets *d to the properties of the calling thread's GPU. With KCP_ARCH=sm_80 in the
  * environment, a newer GPU counts as sm_80. Returns KCP_NA if there is no GPU or the
@@ -101,7 +102,7 @@ int kcp_plain(const struct kcp_call *call, enum kcp_storage storage,
 
 /* ---- how the kernels of chapter 18 are launched
  *
- * Everything in this struct follows from the call and the number of SMs. cuda/host/
+ * Everything in this struct follows from the call and the device's values. cuda/host/
  * computes the struct (moves.h), for branches of the table and for the kernels' host
  * functions. */
 struct kcp_launch {

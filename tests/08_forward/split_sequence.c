@@ -8,6 +8,8 @@
 
 enum { P = 132, C = 64 };
 
+static const struct kcp_device H200 = { .sms = P, .bandwidth = KCP_BANDWIDTH };
+
 static int cheapest(struct kcp_report *rep)
 {
     struct stream s = stream_of(9, "strips");
@@ -84,7 +86,7 @@ static int fused(struct kcp_report *rep)
         const struct kcp_context x = { .NS = 1, .cu = (int *)cu,
                                        .NC = (is[i].T + C - 1) / C };
         const struct kcp_cut c = { &x, is[i].HV, is[i].HV, is[i].KG, 128, P,
-                                   is[i].crossing };
+                                   is[i].crossing, 0 };
         const int got = records(&c, is[i].T), windows = kcp_launches(&c);
         EXPECT(rep, got == is[i].strip, "%d heads, T %d: strips of %d chunks, not %d",
                is[i].HV, is[i].T, got, is[i].strip);
@@ -98,6 +100,40 @@ KCP_CHECK(check_08_fused) = { "08_forward", "strips_fused",
     "in the fused forward, the cost model selects the number of strips (parts) that "
     "was measured to be fastest, and by the model no other number is faster", fused };
 
+/* Compares costs on a GPU with 0.7 of an H200's bandwidth with costs on an H200. */
+static int slower(struct kcp_report *rep)
+{
+    const double excess = 1 / 0.7 - 1;
+    for (int HV = 2; HV <= 128; HV *= 2)
+        for (int KG = 1; KG <= 128; KG += 127) {
+            const int cu[] = { 0, 65536 };
+            const struct kcp_context x = { .NS = 1, .cu = (int *)cu, .NC = 65536 / C };
+            struct kcp_cut c = { &x, HV, HV, KG, 128, P, 0, 0 };
+            const double factors = kcp_factors_time(&c), ratio = kcp_launch_ratio(&c);
+            const double whole = kcp_fused_cost(&c, 65536);
+            const double strips = kcp_fused_cost(&c, 8192);
+            c.excess = excess;
+            const double share = KG == 1 ? KCP_SHARE_HEAD : KCP_SHARE_CHANNEL;
+            const double more = kcp_factors_time(&c) / factors - 1;
+            EXPECT(rep, fabs(more - share * excess) < 1e-9,
+                   "%d heads: factors take %g more, expected %g", HV, more,
+                   share * excess);
+            EXPECT(rep, fabs(kcp_launch_ratio(&c) - ratio) < 1e-9,
+                   "%d heads: ratio %g, expected %g", HV, kcp_launch_ratio(&c), ratio);
+            const double fold = 7 * KCP_FOLD;
+            const double times[] = { kcp_fused_cost(&c, 65536) / whole,
+                                     (kcp_fused_cost(&c, 8192) - fold) /
+                                         (strips - fold) };
+            for (int i = 0; i < 2; i++)
+                EXPECT(rep, times[i] > 1 && times[i] < 1 + KCP_SHARE_STEP * excess,
+                       "%d heads: %g times the cost on an H200", HV, times[i]);
+        }
+    return KCP_OK;
+}
+KCP_CHECK(check_08_slower) = { "08_forward", "strips_slower",
+    "with slower memory, the times of factors and scans grow by the share that memory "
+    "bounds, the time of folds does not", slower };
+
 /* A window is the range of chunks of one launch. */
 static int windows(struct kcp_report *rep)
 {
@@ -108,7 +144,7 @@ static int windows(struct kcp_report *rep)
         const int HV = 1 + (int)(uniform(&s) * 66), V = i % 3 ? 128 : 64;
         const int cu[] = { 0, NC * C };
         const struct kcp_context x = { .NS = 1, .cu = (int *)cu, .NC = NC };
-        const struct kcp_cut c = { &x, HV, HV, i % 5 ? 128 : 1, V, P, 0 };
+        const struct kcp_cut c = { &x, HV, HV, i % 5 ? 128 : 1, V, P, 0, 0 };
         const int n = kcp_launches(&c), full = HV * V / 64 > P / 2;
         const double ratio = full ? 1 : kcp_launch_ratio(&c);
         EXPECT(rep, (n > 1) == (NC >= 4 && !full), "%d chunks of %d heads: %d windows",
@@ -236,7 +272,7 @@ static int walkers(struct kcp_report *rep)
             .KG = is[i].KG, .model = is[i].KG == 1 ? KCP_GDN : KCP_KDA,
             .walk = (enum kcp_walk)is[i].walk, .strip_chunks = is[i].strip,
             .plan = plan };
-        const int want = kcp_fused_walk(&c, P);
+        const int want = kcp_fused_walk(&c, &H200);
         EXPECT(rep, want == is[i].want, "call %zu: map parts %d, expected %d", i, want,
                is[i].want);
         kcp_plan_free(plan);
