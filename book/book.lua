@@ -1,10 +1,12 @@
 -- book.lua -- pandoc filter: includes code, numbers equations, resolves references.
 --
---   ```{.include file=ref/07_merge.c fn=ref_merge}       a function and its comment
---   ```{.include file=ref/07_merge.c region=fold-step}   between //> and //< fold-step
+--   `ref/07_merge.c`{.include fn=ref_merge}       a function and its comment
+--   `ref/07_merge.c`{.include region=fold-step}   between //> and //< fold-step
 --                            region= and fn=: regions first. fold=1: hidden until a click
---   ```{.example name=05-affine}          a section of the output of book/example.c
---   ```{.results file=bench.md}           a table made from bench/results/
+--   `05-affine`{.example}    a section of the output of book/example.c
+--   `bench.md`{.results}     a table made from bench/results/
+--   `a.tsv`{.table}          a table from a file of tab-separated values
+--   `07_merge`{.kernels}     the variants of a stage, and their table unless .names
 --   ```{.docstrings}                      the docstrings of kcp_torch, by reference.py
 --   [04_chunk v2_warp forward]{.ms}       a variant's recorded time, from a .results table
 --   [affine/alive]{.val}                  one number from the output of book/example.c
@@ -13,6 +15,7 @@
 --   $$ ... $$ {#eq:fold held=07_merge/twin}   an equation and the test that checks it
 --   [@eq:fold] [@sec:fold] [@fig:affine] [@ch:07]        a reference, from any chapter
 --
+-- A paragraph may have only one of `...`{.include} to `...`{.kernels}.
 -- If COLLECT is set, the filter writes the labels of this chapter. Otherwise it reads the
 -- labels of all chapters from file LABELS. A missing file, name or label stops the build.
 local collect = os.getenv("COLLECT") ~= nil
@@ -21,6 +24,7 @@ local out = os.getenv("OUT") or "build/book"
 local chapter, page = "?", "?"
 local in_chapter = true          -- false for index.md, idea.md and users.md, whose figures are 1, 2, ...
 local known, order, shown, ranges = {}, {}, {}, {}
+local on_page = pandoc.List({})  -- the files outside cuda/ that the page shows
 
 local function die(...)
   io.stderr:write("book: ", page, ": ", string.format(...), "\n")
@@ -172,6 +176,7 @@ local function include(cb)
   end
   if not first then take(1, #L, "", "file") end
   local source = path:match("%.[ch]$") or path:match("%.def$") or path:match("%.cuh?$")
+  if source and not path:match("^cuda/") and not on_page:includes(path) then on_page:insert(path) end
   local from = source and where(path, first) or pandoc.Span({ pandoc.Str(path) }, { class = "where" })
   local function listing(t) return pandoc.CodeBlock(table.concat(t, "\n\n"), pandoc.Attr("", { lang })) end
   local blocks = pandoc.List({ pandoc.Plain { from } })
@@ -410,41 +415,39 @@ local function kernels(div)
   return pandoc.Div(blocks)
 end
 
--- Adds links to an erratum, one to each mutant whose `why` has the erratum's number.
-local errata_of
-local function erratum(div)
-  if not errata_of then
-    errata_of = {}
-    for _, f in ipairs(files("tests/*/*.[ch]")) do
-      for _, r in ipairs(records(f)) do
-        for list in r.why:gmatch("errat[a-z]* ([%d, ]+)") do
-          for n in list:gmatch("%d+") do
-            errata_of[n] = errata_of[n] or {}
-            table.insert(errata_of[n], { f, r })
-          end
+-- Makes a Div of each item of a list of errata: the source (what is before the first
+-- emphasis), the statement and what is right, and links to the mutants whose `why` has the
+-- erratum's number, or the reason (*No test:*) for which there is none.
+local function errata(div)
+  local mutants, out = {}, pandoc.List({})
+  for _, f in ipairs(files("tests/*/*.[ch]")) do
+    for _, r in ipairs(records(f)) do
+      for list in r.why:gmatch("errat[a-z]* ([%d, ]+)") do
+        for n in list:gmatch("%d+") do
+          mutants[n] = mutants[n] or pandoc.List({})
+          if #mutants[n] > 0 then mutants[n]:insert(pandoc.Str(", ")) end
+          mutants[n]:insert(pandoc.Link({ pandoc.Code(r.stage .. "/" .. r.name) }, string.format("src/%s.html#L%d", f, r.line)))
         end
       end
     end
   end
-  local n = div.attributes.no
-  local held = pandoc.List({})
-  for _, e in ipairs(errata_of[n] or {}) do
-    if #held > 0 then held:insert(pandoc.Str(", ")) end
-    held:insert(pandoc.Link({ pandoc.Code(e[2].stage .. "/" .. e[2].name) },
-                            string.format("src/%s.html#L%d", e[1], e[2].line)))
+  for i, item in ipairs(div.content[1].content) do
+    local parts, n = { pandoc.List({ pandoc.Strong { pandoc.Str(i .. ".") }, pandoc.Space() }) }, tostring(i)
+    for _, x in ipairs(item[1].content) do
+      local head = x.t == "Emph" and text(x)
+      if head == "Right is:" then parts[2][#parts[2]] = pandoc.LineBreak()
+      elseif head and (#parts == 1 and head:match(":$") or head == "No test:") then
+        parts[#parts]:remove()
+        parts[#parts + 1] = pandoc.List({})
+      end
+      parts[#parts]:insert(head == "No test:" and pandoc.Str(head) or x)
+    end
+    if mutants[n] then parts[3] = pandoc.List({ pandoc.Str("Proved by: ") }) .. mutants[n] end
+    if not parts[3] then die("erratum %s has neither a mutant nor a reason", n) end
+    out:insert(pandoc.Div({ pandoc.Para(parts[1]), pandoc.Para(parts[2]), pandoc.Para(parts[3]) },
+                          pandoc.Attr("erratum-" .. n, { "erratum" })))
   end
-  if #held == 0 then
-    held:insert(pandoc.Str(div.attributes.none or die("erratum %s has neither a mutant nor a reason", n)))
-  end
-  local head = pandoc.Para { pandoc.Strong { pandoc.Str(n .. ".") }, pandoc.Space(), pandoc.Str(div.attributes.source),
-      pandoc.Str("."), pandoc.Str(div.attributes.figure and " Error as written: " .. div.attributes.figure .. "." or "") }
-  local by = errata_of[n] and "Proved by: " or "No test: "
-  local blocks = pandoc.List({ head })
-  for _, b in ipairs(div.content) do           -- what is right begins on a new line
-    blocks:insert(b:walk { SoftBreak = function() return pandoc.LineBreak() end })
-  end
-  blocks:insert(pandoc.Para(pandoc.List({ pandoc.Str(by) }) .. held))
-  return pandoc.Div(blocks, pandoc.Attr("erratum-" .. n, { "erratum" }))
+  return out
 end
 
 -- Makes a table from a file of tab-separated values.
@@ -707,9 +710,23 @@ local function with_references(doc)
   return doc
 end
 
+-- Makes a block of a paragraph that is one `name`{.include ...} or another such code.
+local function as_block(p)
+  local c = #p.content == 1 and p.content[1]
+  if not c or c.t ~= "Code" then return nil end
+  for _, class in ipairs { "include", "example", "results", "table" } do
+    if c.classes:includes(class) then
+      c.attributes[class == "example" and "name" or "file"] = c.text
+      return pandoc.CodeBlock("", c.attr)
+    end
+  end
+  return c.classes:includes("kernels") and pandoc.Div(pandoc.Plain { pandoc.Str(c.text) }, c.attr) or nil
+end
+
 local functions
 local sec = 0
 local function weave(doc)
+  doc = doc:walk { Para = as_block, Plain = as_block }
   in_chapter = doc.meta.chapter ~= nil
   chapter = text(doc.meta.chapter or "0"):gsub("^0(%d)", "%1")
   page = text(doc.meta.page or "index")
@@ -767,7 +784,7 @@ local function weave(doc)
     Div = function(d)
       if collect then return nil end
       if d.classes:includes("kernels") then return kernels(d), false end
-      if d.classes:includes("erratum") then return erratum(d) end
+      if d.classes:includes("errata") then return errata(d) end
     end,
     RawInline = function(r) die("raw %s: %s", r.format, r.text) end,
     RawBlock = function(r)
@@ -835,6 +852,8 @@ local function weave(doc)
   doc = doc:walk { Inlines = kept_together }
   doc = doc:walk { Inlines = unbroken, Code = breakable, Str = with_hyphen }
   doc = folded(fold_answers(with_references(doc)))
+  for _, path in ipairs(doc.meta.files or {}) do on_page:insert(text(path)) end
+  doc.meta.files = on_page
   for suffix, list in pairs { lines = ranges, shown = shown } do
     local f = assert(io.open(out .. "/" .. page .. "." .. suffix, "w"))
     for _, s in ipairs(list) do f:write(s, "\n") end
