@@ -6,6 +6,7 @@
 --   `05-affine`{.example}    a section of the output of book/example.c
 --   `bench.md`{.results}     a table made from bench/results/
 --   `a.tsv`{.table}          a table from a file of tab-separated values
+--   `steps`{.labs}           the table of all lab steps
 --   `07_merge`{.kernels}     the variants of a stage, and their table unless .names
 --   ```{.docstrings}                      the docstrings of kcp_torch, by reference.py
 --   [04_chunk v2_warp forward]{.ms}       a variant's recorded time, from a .results table
@@ -106,21 +107,21 @@ end
 -- ---- labs -----------------------------------------------------------------------
 
 -- A listing leaves out code that answers a lab step. A click shows the whole code.
-local steps
+local steps, by_file = {}, {}
 local function steps_of(path)
-  if not steps then
-    steps = {}
+  if #steps == 0 then
     local p = io.popen("cat book/labs/*.lab 2>/dev/null")
     local step
     for l in p:lines() do
       local key, rest = l:match("^(%l+) +(.*)$")
-      if key == "lab" then step = { name = rest } end
-      if key == "file" then steps[rest] = steps[rest] or {}; table.insert(steps[rest], step) end
+      if key == "lab" then step = { name = rest, points = 0 }; table.insert(steps, step) end
+      if key == "file" then by_file[rest] = by_file[rest] or {}; table.insert(by_file[rest], step) end
+      if key == "score" then step.points = step.points + rest:match("^%d+") end
       if step and key then step[key] = rest end
     end
     p:close()
   end
-  return steps[path] or {}
+  return by_file[path] or {}
 end
 
 -- Returns three values: lines a..b without the regions of lab steps; the names of these
@@ -329,6 +330,28 @@ local function markdown(md)
     if b.t ~= "RawBlock" then blocks:insert(b) end
   end
   return pandoc.Div(blocks):walk({ Math = math_of }).content
+end
+
+-- Returns a table of all lab steps.
+local function lab_table()
+  local md = { "| step | points | chapter | what you write |", "|:---------|----:|:---------|:----------------------|" }
+  steps_of("")
+  for _, s in ipairs(steps) do
+    md[#md + 1] = string.format("| %s | %d | %s | %s |", s.name, s.points, s.book:gsub("^chapters? ", ""), s.title)
+  end
+  return markdown(table.concat(md, "\n"))
+end
+
+-- Returns a paragraph with the lab steps of this chapter, if there are any.
+local function labs_of_chapter(number)
+  local list = {}
+  steps_of("")
+  for _, s in ipairs(steps) do
+    local book = s.book .. " " .. (s.book:match("^chapters %d%d and (%d%d)") or ""):gsub("%d%d", "chapter %0")
+    if book:find("chapters? " .. number) then list[#list + 1] = "`" .. s.name .. "`, " .. s.title end
+  end
+  if #list == 0 then return {} end
+  return markdown("*Labs* ([how they work](labs.html)), by `make lab LAB=` and the name: " .. table.concat(list, "; ") .. ".")
 end
 
 -- Folds a table of many cases: the first rows and the notes stay visible, the other rows
@@ -714,7 +737,7 @@ end
 local function as_block(p)
   local c = #p.content == 1 and p.content[1]
   if not c or c.t ~= "Code" then return nil end
-  for _, class in ipairs { "include", "example", "results", "table" } do
+  for _, class in ipairs { "include", "example", "results", "table", "labs" } do
     if c.classes:includes(class) then
       c.attributes[class == "example" and "name" or "file"] = c.text
       return pandoc.CodeBlock("", c.attr)
@@ -771,6 +794,7 @@ local function weave(doc)
       if cb.classes:includes("example") then return example(cb), false end
       if cb.classes:includes("table") then return tsv(cb), false end
       if cb.classes:includes("results") then return results(cb), false end
+      if cb.classes:includes("labs") then return lab_table(), false end
       if cb.classes:includes("docstrings") then return docstrings(), false end
     end,
     Math = function(m) return math_of(m) end,
@@ -844,6 +868,7 @@ local function weave(doc)
       return nil
     end,
   }
+  doc.blocks:extend(labs_of_chapter(text(doc.meta.chapter or "-")))
   doc = doc:walk { Inlines = errata_links }
   doc = doc:walk { Table = function(t)      -- book.css widens the first column of a table of cases
     local head = t.head.rows[1] and t.head.rows[1].cells[1]
