@@ -47,9 +47,9 @@ static void values(void)
            "@20/bw_far %.0f\n@20/apply %.1f\n@20/compose %.1f\n", inside.a,
            inside.bw * 1e-3, gathered.a, gathered.bw * 1e-3, between.a,
            between.bw * 1e-3, t_MS(), t_MM());
-    printf("@20/gather_four %.0f\n@20/chain_four %.0f\n@20/pipe_four %.0f\n"
+    printf("@20/gather_four %.0f\n@20/chain_four %.0f\n"
            "@20/scan_four %.0f\n@20/gather_far %.0f\n@20/chain_far %.0f\n",
-           gather(gathered, 4), chain(inside, 4, 1), chain(inside, 4, 4),
+           gather(gathered, 4), chain(inside, 4, 1),
            scan(inside, 4, 1), gather(between, 4), chain(between, 4, 1));
     printf("@20/in_node %.0f\n@20/over_nodes %.0f\n@20/last %.0f\n@20/two128 %.3f\n"
            "@20/one128 %.3f\n@20/two1024 %.3f\n", scan(inside, 8, 1),

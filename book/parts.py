@@ -98,8 +98,7 @@ def replays():
             print("2 %-6s %10.0f   %-12s %9.0f %15.0f %14.0f" % (
                 r.card, r.T / 2, form, r.us, r.us_p10, r.replay))
             if case == cases[0] and f:
-                say(**{"late%d" % f: "%.0f" % r.us, "late%d_low" % f: "%.0f" % r.us_p10,
-                       "late%d_graph" % f: "%.0f" % r.replay})
+                say(**{"late%d" % f: "%.0f" % r.us, "late%d_graph" % f: "%.0f" % r.replay})
     gather = newest(cases[1], form="all_gather")
     say(fuse_all="%.0f" % gather.exchange, fuse_gather="%.0f" % gather.gather_us,
         late_card=gather.card,
@@ -139,11 +138,8 @@ def maps():
         two = newest("kda_2x1_t131072", stage, "chain")
         before = two.front if way == "fwd_" else two.sum
         more = 100 * ((before + two.main) / (one.us / 2) - 1)
-        say(**{way + "ms": "%.2f" % (one.us / 1e3),
-               way + "half": "%.2f" % (one.us / 2e3), way + "card": two.card,
-               way + "before": "%.2f" % (before / 1e3),
-               way + "main": "%.2f" % (two.main / 1e3), way + "more": "%.0f" % more,
-               way + "times": "%.2f" % (one.us / two.us),
+        say(**{way + "ms": "%.2f" % (one.us / 1e3), way + "card": two.card,
+               way + "more": "%.0f" % more, way + "times": "%.2f" % (one.us / two.us),
                way + "ns": "%.2f" % (1e3 * one.us / one.T / one.HV)})
 
 
@@ -220,17 +216,13 @@ def four():
         cells = [us[form] - us["chain"]] + [r[i].exchange - r[0].exchange for r in rows]
         all_us = [us[form]] + [r[i].exchange for r in rows]
         print("%-12s" % form + "".join("%10.0f (%+4.0f)" % c for c in zip(all_us, cells)))
-        say(**{"%s_%s" % (form, r[0].card): "%.0f" % r[i].exchange for r in rows})
     for r in rows:
         print("in the pass: the gather alone %.0f us on 4 %s" % (r[1].gather_us, r[1].card))
     r, chain = rows[0][0], us.pop("chain")
-    before, work = r.front, r.sum + r.main
-    say(late_gather="%.0f" % rows[0][1].gather_us, pass_us="%.0f" % r.us,
-        chain_message="%.1f" % ((r.exchange - 2 * apply) / 3),
-        pipe_step="%.0f" % (rows[0][3].exchange / 6), pass_front="%.0f" % before,
-        pass_sum="%.0f" % r.sum, pass_main="%.0f" % r.main,
-        pass_serial="%.0f" % (before + RANKS * r.main),
-        pass_model="%.0f" % (before + work + chain),
+    say(chain_message="%.1f" % ((r.exchange - 2 * apply) / 3),
+        pipe_step="%.0f" % (rows[0][3].exchange / 6), pass_us="%.0f" % r.us,
+        pass_serial="%.0f" % (r.front + RANKS * r.main),
+        pass_model="%.0f" % (r.front + r.sum + r.main + chain),
         model_spread="%.0f" % (max(us["all_gather"], us["scan"]) - chain))
 
 

@@ -336,12 +336,10 @@ def stage_case(p, case, rows):
               "%.1f%sto%s%.1f" % (r.us_p10, NB, NB, r.us_p90), *rates, r.card())
 
 
-def whole_table(d, name, only=None):
-    p, last = Page(name), ""
+def whole_table(d, stage):
+    p, last = Page(stage + ".md"), ""
     for r in d.sorted:
-        family = r.way == "both" and not d.find(set=r.set, stage="08_forward")
-        if r.is_layer or r.stage not in WHOLE or only and r.stage != only or family or \
-                r.is_edge():
+        if r.is_layer or r.stage != stage or r.is_edge():
             continue
         if not last:
             p.add("| case | pass | kernel | ms | 10 to 90 % | floor / time "
@@ -453,7 +451,7 @@ def plan_of(r):
 
 def rank_table(d):
     """Lists KCP's fastest row per pass and number of GPUs, then rows of other systems."""
-    p, long = Page("19.md"), Page("19-long.md")
+    rest, long = Page("19.md"), Page("19-long.md")
     layers = [r for r in d.sorted if r.is_layer]
     kinds = [("08_forward", "forward"), ("13_backward", "backward"),
              ("forward_backward", "both"), ("16_family", "forward"),
@@ -461,7 +459,8 @@ def rank_table(d):
     for case in unique(r.case for r in layers if d.most > 1):
         of = [r for r in d.rows if r.is_layer and r.case == case]
         places = "; ".join(unique(r.place for r in of))
-        before = p.text
+        p = long if case == "KDA, live gates, T = 131072, H = 32".replace(
+            " = ", NB + "=" + NB) else rest
         p.add("\n%s; %s. Milliseconds.\n" % (case, places),
               "| pass | GPUs | kernel | fastest plan | time | front | t_sum "
               "| t_exchange | t_main | times one GPU |",
@@ -476,9 +475,8 @@ def rank_table(d):
                 parts = map(ms, (r.front, r.sum, r.exchange, r.main))
                 p.row(*head, (r.form + ", " if r.ranks > 1 else "") + plan_of(r),
                       ms(r.us), *parts if r.main else [None] * 4, d.times_alone(r))
-        if case == "KDA, live gates, T = 131072, H = 32".replace(" = ", NB + "=" + NB):
-            long.add(p.text.removeprefix(before))
-    p.notes()
+    long.notes()
+    rest.notes()
 
 
 # ---- chapter 15: time and memory of walk, scan and chunks
@@ -935,9 +933,8 @@ def make():
                   torch_tables, log_marks, readme_table, reach_table, layer_table,
                   cp_table, canonical_table):
         table(d)
-    whole_table(d, "08_forward.md", "08_forward")
-    whole_table(d, "13_backward.md", "13_backward")
-    whole_table(d, "17.md")
+    whole_table(d, "08_forward")
+    whole_table(d, "13_backward")
     return {q.name: "".join(p.text for p in Page.pages if p.name == q.name)
             for q in Page.pages if q.text}
 
