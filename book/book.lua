@@ -17,6 +17,8 @@
 --   [@eq:fold] [@sec:fold] [@fig:affine] [@ch:07]        a reference, from any chapter
 --
 -- A paragraph may have only one of `...`{.include} to `...`{.kernels}.
+-- The first paragraph of a page is its lead, in larger type. A page's metadata `files` adds
+-- files to those of its listings.
 -- If COLLECT is set, the filter writes the labels of this chapter. Otherwise it reads the
 -- labels of all chapters from file LABELS. A missing file, name or label stops the build.
 local collect = os.getenv("COLLECT") ~= nil
@@ -749,6 +751,8 @@ end
 local functions
 local sec = 0
 local function weave(doc)
+  local _, lead = doc.blocks:find_if(function(b) return b.t == "Para" end)
+  if lead then doc.blocks[lead] = pandoc.Div({ doc.blocks[lead] }, { class = "lead" }) end
   doc = doc:walk { Para = as_block, Plain = as_block }
   in_chapter = doc.meta.chapter ~= nil
   chapter = text(doc.meta.chapter or "0"):gsub("^0(%d)", "%1")
