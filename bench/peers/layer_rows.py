@@ -79,6 +79,20 @@ class Transformers:
         return replaced(self.place, "causal_conv1d_fn", function)
 
 
+LONG = 1000                                   # tokens; more take a recurrence minutes
+
+
+def chunks_of_transformers(kda, HV):
+    from transformers.models.kimi_linear import modeling_kimi_linear as kimi
+    from transformers.models.qwen3_next import modeling_qwen3_next as qwen
+    run = kimi.chunk_kimi_delta_attention if kda else qwen.torch_chunk_gated_delta_rule
+
+    def call(q, k, v, g, beta, **states):
+        q, k = (x.repeat_interleave(HV // x.shape[2], 2) for x in (q, k))
+        return run.__wrapped__(q, k, v, g, beta, **states)
+    return call
+
+
 class Fla:
     """A layer of FLA. On a CPU its Triton modules are replaced by plain PyTorch."""
     package, left = "fla.layers", False
@@ -123,7 +137,8 @@ class Fla:
     @staticmethod
     def rule(q, k, v, g, beta, A_log, dt_bias, initial_state=None, cu_seqlens=None,
              output_final_state=False, allow_neg_eigval=False, lower_bound=None, **more):
-        """FLA's plain recurrence, after norm, gate and beta in plain PyTorch."""
+        """FLA's plain recurrence, after norm, gate and beta in plain PyTorch. If the text
+        is long, the chunks of transformers in plain PyTorch replace the recurrence."""
         from fla.ops.gated_delta_rule.naive import naive_recurrent_gated_delta_rule
         from fla.ops.kda.gate import naive_kda_gate, naive_kda_lowerbound_gate
         from fla.ops.kda.naive import naive_recurrent_kda
@@ -139,6 +154,8 @@ class Fla:
             g = -A_log.float().exp() * F.softplus(g.float() + dt_bias)
             q, k = (x.repeat_interleave(v.shape[2] // x.shape[2], 2) for x in (q, k))
         run = naive_recurrent_kda if kda else naive_recurrent_gated_delta_rule
+        if q.shape[1] > LONG:
+            run = chunks_of_transformers(kda, v.shape[2])
         cu = [0, q.shape[1]] if cu_seqlens is None else cu_seqlens.tolist()
         state = None if initial_state is None else initial_state.transpose(2, 3)
         out = [run(**{n: x[:, a:b] for n, x in dict(
@@ -197,6 +214,7 @@ class Megatron:
             made = self.place.GatedDeltaNet(
                 config, parts, layer_number=1,
                 pg_collection=ProcessGroupCollection.use_mpu_process_groups())
+        torch.manual_seed(5)                  # Megatron's first start sets another seed
         for p in made.parameters():
             torch.nn.init.uniform_(p, -0.3, 0.3)
         self.plain = self.place.torch_chunk_gated_delta_rule

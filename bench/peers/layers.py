@@ -14,7 +14,7 @@ one assignment replaces the function that the layer calls. Numbers are the large
 error |a - b| / |b| over tensors; "-" marks a mode that the layer does not have. For column
 "planted", kcp_torch gets a wrong beta, and the error must exceed the limit. With --time, a
 layer's forward, forward plus backward and peak memory are printed with kcp_torch, with
-FLA's kernels and with the fallback, or with one of them (--only), and the error of kcp_torch's
+FLA's kernels and with the fallback, or with some of them (--only), and the error of kcp_torch's
 output and gradients beside the fallback's; the GPU is busy while the host enqueues a step, so
 the host's time does not count. --record writes a table, which
 records.py adds as layers.tsv. FLA's kernels are tuned first, a minute or two per layer;
@@ -241,7 +241,7 @@ def main():
     take.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     take.add_argument("--rows", nargs="+", metavar="WORD", default=[""])
     take.add_argument("--time", action="store_true")
-    take.add_argument("--only", choices=PEERS)
+    take.add_argument("--only", nargs="+", choices=PEERS, default=PEERS)
     take.add_argument("--record", metavar="FILE")
     take.add_argument("--all", action="store_true")
     o = take.parse_args()
@@ -274,11 +274,10 @@ def main():
     for name, row in rows.items():
         if o.time:
             ours = None
-            for peer in [o.only] if o.only else PEERS:
-                if peer != "PyTorch" or row.package != "fla.layers":
-                    found.append(timed(checker, name, row, peer, ours))
-                    out = found[-1].pop("out", None)
-                    ours = ours or out
+            for peer in o.only:
+                found.append(timed(checker, name, row, peer, ours))
+                out = found[-1].pop("out", None)
+                ours = ours or out
             if o.record:
                 write(o.record, found)
             continue
