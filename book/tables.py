@@ -906,7 +906,7 @@ def layer_table(d):
             found.setdefault(of(r), {}).setdefault(r["peer"], []).append(r)
     p.add("| layer | rule by | forward, ms | forward + backward, ms | peak, MiB | error |",
           "|:--|:--|--:|--:|--:|--:|")
-    for layer, peers in found.items():
+    for layer, peers in sorted(found.items()):
         for i, (peer, runs) in enumerate(peers.items()):
             cells = []
             for name, digits in ("forward_ms", 2), ("both_ms", 2), ("peak_mib", 0):
