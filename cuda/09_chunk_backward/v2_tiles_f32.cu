@@ -23,9 +23,6 @@ static __global__ __launch_bounds__(TILE_THREADS, 2) void local_gradients(
     if (threadIdx.x < TILE_ROWS) m.one[threadIdx.x] = 1.0f;
     cp_async_wait<0>();
     __syncthreads();
-    for (int at = threadIdx.x; at < TILE_ROWS * TILE_ROWS; at += blockDim.x)
-        if (at % TILE_ROWS > at / TILE_ROWS)
-            m.Aqk[at / TILE_ROWS][at % TILE_ROWS] = 0.0f;
     add_by_rows<4>(dAqk, m.dO, m.v_new, a.V);
     for (int r = 0; r < 4 && i4 + r < z.len; r++)
         for (int s = 0; s < 4; s++) {
@@ -33,7 +30,6 @@ static __global__ __launch_bounds__(TILE_THREADS, 2) void local_gradients(
             out<float>(a.dAqk, z.t + i4 + r, a.HV, n, TILE_ROWS)[j] =
                 j <= i4 + r ? (float)a.scale * dAqk[r][s] : 0.0f;
         }
-    __syncthreads();
     for (int v = 0; v < a.V; v += 64) {
         for (int e = 0; e < 16; e++) y[e / 4][e % 4] = 0.0f;
         add_transposed<4>(y, m.Aqk, (const float (*)[WIDE])&m.dO[0][v], m.one,

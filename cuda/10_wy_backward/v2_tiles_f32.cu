@@ -254,7 +254,7 @@ static __device__ void head(const struct kcp_wy_backward &a, struct token_range 
             if (i4 + r < z.len)
                 out<float>(a.dv, z.t + i4 + r, a.HV, n, V)[v] = m.beta[i4 + r] * x;
         }
-    __syncthreads();
+    __syncwarp();                        // a warp reads only its own rows of dA
     through_inverse(m);
 
     // the pairs of tokens
@@ -265,10 +265,9 @@ static __device__ void head(const struct kcp_wy_backward &a, struct token_range 
         const int i = at / a.KG, t = i < z.len ? i : z.len - 1;
         m.x[i][at % a.KG] = gate(a, z.t + t, n, at % a.KG);
     }
+    add_columns<K / 64>(kb, m.A, m.dw);  // reads all rows of dw, which change below
     arrived();
-    add_columns<K / 64>(kb, m.A, m.dw);
     add_pairs<K, kda>(m, dq2, dk2, dkt);
-    __syncthreads();
 
     // the sum over all paths of the chain rule
     EACH(r, c, s) {
@@ -290,8 +289,7 @@ static __device__ void head(const struct kcp_wy_backward &a, struct token_range 
     }
     store_dbeta(a, z, i4, n, sums);
     __syncthreads();
-    store_dg(a, z, n, m);
-    __syncthreads();
+    store_dg(a, z, n, m);                // ends with a barrier before the last sums
 }
 
 template <int K, int V, int kda>
