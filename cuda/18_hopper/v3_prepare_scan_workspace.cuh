@@ -83,6 +83,8 @@ static size_t place_fused(struct fused *f, const struct kcp_forward *args,
     struct kcp_forward *a = &f->x.a;
     struct arena *r = &f->r;
     if (!a->ops) a->ops = &cuda_mapops;
+    a->g_type = kcp_type_of((const struct kcp_call *)a, KCP_G, KCP_BF16);
+    a->beta_type = kcp_type_of((const struct kcp_call *)a, KCP_BETA, KCP_BF16);
     const struct kcp_call *call = (const struct kcp_call *)a;
     const struct kcp_device device = device_here();
     f->l = kcp_launch_of(call, &device);

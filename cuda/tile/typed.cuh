@@ -48,4 +48,36 @@ static __device__ __forceinline__ float2 unpack_pair(uint32_t pair)
     return make_float2(bf16x2_low(pair), bf16x2_high(pair));
 }
 
+// Converts numbers of fp16 to bf16, or back (`to` is KCP_TYPE_F16). Both round to
+// nearest. A number of bf16 beyond the range of fp16 becomes infinite.
+template <enum kcp_type to>
+static __device__ __forceinline__ uint32_t converted(uint32_t x)
+{
+    if (to == KCP_TYPE_F16) {
+        const __half2 y = __floats2half2_rn(bf16x2_low(x), bf16x2_high(x));
+        return *(const uint32_t *)&y;
+    }
+    const float2 wide = unpack_pair<KCP_TYPE_F16>(x);
+    return pack_bf16x2(wide.x, wide.y);
+}
+
+template <enum kcp_type to>
+static __device__ __forceinline__ uint16_t converted(uint16_t x)
+{
+    return (uint16_t)converted<to>((uint32_t)x);
+}
+
+template <enum kcp_type to>
+static __device__ __forceinline__ uint2 converted(uint2 x)
+{
+    return make_uint2(converted<to>(x.x), converted<to>(x.y));
+}
+
+template <enum kcp_type to>
+static __device__ __forceinline__ uint4 converted(uint4 x)
+{
+    return make_uint4(converted<to>(x.x), converted<to>(x.y), converted<to>(x.z),
+                      converted<to>(x.w));
+}
+
 #endif

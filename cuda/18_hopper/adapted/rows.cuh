@@ -5,7 +5,6 @@
 
 #include "cuda/tile/typed.cuh"
 #include "checked.h"
-#include <cuda_bf16.h>
 #include <string.h>
 
 // An array as rows: [outer][heads][a][b], b contiguous. The columns of v, o and of the
@@ -55,43 +54,9 @@ static inline int64_t numbers_of(const struct rows *x)
 static inline int is_view(const struct rows *x, const struct rows *inner)
 {
     const int parts = inner->heads / x->heads;
+    if (parts == 1) return x->a == inner->a && x->b == inner->b;
     if (x->cut == CUT_A) return x->b == inner->b && x->a == parts * inner->a;
-    if (x->cut == CUT_B) return x->a == 1 && inner->a == 1 && x->b == parts * inner->b;
-    return parts == 1 && x->a == inner->a && x->b == inner->b;
-}
-
-// Converts numbers of f16 to bf16, or back (out = 1). Both round to nearest. A number
-// of bf16 beyond the range of f16 becomes infinite.
-template <int out>
-static __device__ __forceinline__ uint32_t converted(uint32_t x)
-{
-    if (out) {
-        const __half2 y = __floats2half2_rn(__uint_as_float(x << 16),
-                                            __uint_as_float(x & 0xffff0000));
-        return *(const uint32_t *)&y;
-    }
-    const float2 wide = __half22float2(*(const __half2 *)&x);
-    const __nv_bfloat162 y = __floats2bfloat162_rn(wide.x, wide.y);
-    return *(const uint32_t *)&y;
-}
-
-template <int out>
-static __device__ __forceinline__ uint16_t converted(uint16_t x)
-{
-    return (uint16_t)converted<out>((uint32_t)x);
-}
-
-template <int out>
-static __device__ __forceinline__ uint2 converted(uint2 x)
-{
-    return make_uint2(converted<out>(x.x), converted<out>(x.y));
-}
-
-template <int out>
-static __device__ __forceinline__ uint4 converted(uint4 x)
-{
-    return make_uint4(converted<out>(x.x), converted<out>(x.y), converted<out>(x.z),
-                      converted<out>(x.w));
+    return x->cut == CUT_B && x->a == 1 && inner->a == 1 && x->b == parts * inner->b;
 }
 
 // Copies units of sizeof(U) bytes, `b` of x and y counted in units, to the inner call's
@@ -115,7 +80,8 @@ static __global__ void copy_rows(U *__restrict__ x, U *__restrict__ y,
     for (int b = threadIdx.x; b < of_y.b; b += blockDim.x) {
         if (a < of_x.a && first + b < of_x.b) {
             const U unit = out ? y[b] : x[b];
-            (out ? x : y)[b] = half ? converted<out>(unit) : unit;
+            (out ? x : y)[b] =
+                half ? converted<out ? KCP_TYPE_F16 : KCP_TYPE_BF16>(unit) : unit;
         } else if (!out) {
             y[b] = fill;
         }

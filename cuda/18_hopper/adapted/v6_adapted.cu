@@ -5,7 +5,8 @@
 // columns become several heads, and K and V are padded to 64 or 128. The workspace has
 // the arrays that must be copied, then the workspace of the kernel that runs. An array
 // that is not aligned to 16 bytes is copied too. The saved block is that kernel's.
-// Arrays of f16 are converted to bf16 and back, so errors are those of bf16.
+// Arrays of f16 are converted to bf16 and back, so errors are those of bf16. A kernel
+// that converts these arrays itself runs without copies.
 #include "cuda/host/workspace.cuh"
 #include "cuda/tile/launch.cuh"
 #include "core/paths.h"
@@ -108,6 +109,20 @@ static void copy_out(const struct adapted *x, const struct kcp_call *c)
     }
 }
 
+// Returns the kernel of the inner call if this kernel also takes the call itself, so
+// that nothing is copied: q, k, v of f16 (paths.def). Otherwise returns NULL.
+template <class Args>
+static const struct kcp_variant *direct(const Args *outer, const char *stage,
+                                        int backward)
+{
+    struct kcp_call inner;
+    kcp_adapt((const struct kcp_call *)outer, &inner);
+    if (inner.K != outer->K || inner.V != outer->V) return NULL;
+    const struct kcp_path *p = kcp_adapt_path(&inner, backward, outer->saved != NULL);
+    const int takes = p && kcp_path_of(stage, p->kernel, KCP_BF16, outer);
+    return takes ? kcp_path_kernel(p) : NULL;
+}
+
 // Runs the call or, if `work` is not NULL, only computes its workspace.
 template <class Args>
 static int adapt(const Args *outer, const char *stage, int backward, size_t *work)
@@ -115,6 +130,10 @@ static int adapt(const Args *outer, const char *stage, int backward, size_t *wor
     if (!outer->plan || (backward && !outer->saved)) return KCP_BAD;
     if (!kcp_path_of(stage, adapted_name, KCP_BF16, outer)) return KCP_NA;
     Args inner = *outer;
+    if (const struct kcp_variant *v = direct(outer, stage, backward)) {
+        if (work) *work = v->work(&inner);
+        return work ? KCP_OK : v->run(&inner);
+    }
     const struct adapted x = place_adapted(outer, &inner, stage);
     if (!work && x.r.used > outer->work_bytes)
         return report_failure((const struct kcp_call *)outer, KCP_BAD, adapted_name);

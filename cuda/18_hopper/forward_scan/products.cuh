@@ -4,6 +4,7 @@
 #define KCP_SCAN_PRODUCTS_CUH
 
 #include "pipeline.cuh"
+#include "cuda/tile/typed.cuh"
 
 // A consumer warpgroup holds 64 columns of the state as the accumulator S^T [64,K].
 // Other accumulators are y^T and o^T [64,CHUNK]. Operand A of every product is one of
@@ -16,6 +17,20 @@ static __device__ __forceinline__ void ldmatrix_v(uint32_t (*r)[4], const bf16 *
     v += threadIdx.x / 32 * 16 + ldmatrix_offset_b(threadIdx.x % 32, ld);
     #pragma unroll
     for (int c = 0; c < CHUNK / 16; c++) ldmatrix_x4_trans(r[c], v + c * 16 * ld);
+}
+
+// Loads y^T = v^T of a chunk of fp16, rounded to bf16.
+static __device__ __forceinline__ void from_half_rows(float (*y)[4], const bf16 *v,
+                                                      int ld)
+{
+    uint32_t r[CHUNK / 16][4];
+    ldmatrix_v(r, v, ld);
+    #pragma unroll
+    for (int i = 0; i < CHUNK / 4; i++) {
+        const uint32_t pair = converted<KCP_TYPE_BF16>(r[i / 4][i % 4]);
+        y[i / 2][i % 2 * 2] = bf16x2_low(pair);
+        y[i / 2][i % 2 * 2 + 1] = bf16x2_high(pair);
+    }
 }
 
 // Computes y^T <- v^T - y^T diag(F). Rows `len` and later of v count as 0.

@@ -42,7 +42,8 @@ static __device__ __forceinline__ void store_o_tile(bf16 *o, const uint32_t (*p)
     mbarrier_arrive(o_ready + threadIdx.x / 128);
 }
 
-template <int ld>
+// If `half` is 1, o is converted to fp16.
+template <int ld, int half>
 static __device__ __forceinline__ void copy_o_rows(struct o_rows &to, const bf16 *o,
                                                    uint64_t *o_ready, int chunk)
 {
@@ -50,9 +51,11 @@ static __device__ __forceinline__ void copy_o_rows(struct o_rows &to, const bf16
     mbarrier_wait(o_ready + wg, chunk);
     #pragma unroll
     for (int i = 0; i < CHUNK; i += 16)
-        if (i < to.left)
-            *(uint4 *)(to.to + i * to.step) =
-                *(const uint4 *)&o[(i + at / 8) * ld + 64 * wg + at % 8 * 8];
+        if (i < to.left) {
+            const bf16 *from = &o[(i + at / 8) * ld + 64 * wg + at % 8 * 8];
+            const uint4 x = *(const uint4 *)from;
+            *(uint4 *)(to.to + i * to.step) = half ? converted<KCP_TYPE_F16>(x) : x;
+        }
     to.to += CHUNK * to.step;
     to.left -= CHUNK;
 }
@@ -67,7 +70,7 @@ static __device__ __forceinline__ void store_last_o(Consumer &c, int count)
     fence_operand<CHUNK / 8>(c.o);
     pack_accumulator<CHUNK / 8>(packed, c.o);
     store_o_tile<Consumer::LD>(o, packed, c.smem.o_ready);
-    copy_o_rows<Consumer::LD>(c.to, o, c.smem.o_ready, count - 1);
+    copy_o_rows<Consumer::LD, Consumer::HALF>(c.to, o, c.smem.o_ready, count - 1);
 }
 
 // ---- what is stored per chunk for backward
@@ -146,9 +149,10 @@ static __device__ __forceinline__ void scan_chunks(Consumer c, int count, float 
 // The critical path is k~ S, A beta y, kg^T v_new. Products for o overlap with this
 // path. During kg^T v_new, `update_state` stores the previous chunk's o. With O_EARLY
 // (two warpgroups) `new_values` stores this o, while the other warpgroup runs products.
-template <int K, int WGS, int blocks, scan_kind kind, class Keep>
+// If `half` is 1, v and o are fp16 in global memory, and v in shared memory, too.
+template <int K, int WGS, int blocks, scan_kind kind, class Keep, int half>
 struct kda_consumer {
-    enum { LD = 64 * WGS + PAD, O_EARLY = WGS == 2 };    // LD: row stride of v and o
+    enum { LD = 64 * WGS + PAD, O_EARLY = WGS == 2, HALF = half };  // LD: row stride
     struct scan_storage<K, WGS, kind, 1> &smem;
     struct o_rows to;
     Keep keep;
@@ -158,7 +162,9 @@ struct kda_consumer {
     __device__ __forceinline__ void load_v(int chunk)
     {
         consumer_wait(smem, PIPE_K, chunk);
-        from_rows(y, smem.v[chunk % smem.K_STAGES][0] + threadIdx.x / 32 * 16, LD);
+        const bf16 *v = smem.v[chunk % smem.K_STAGES][0];
+        if constexpr (half) from_half_rows(y, v, LD);
+        else from_rows(y, v + threadIdx.x / 32 * 16, LD);
     }
 
     // Copies the previous chunk's o from the stage of this chunk's v to global memory,
@@ -166,7 +172,7 @@ struct kda_consumer {
     __device__ __forceinline__ void copy_previous_o(int chunk)
     {
         const int at = chunk % smem.K_STAGES;
-        if (chunk) copy_o_rows<LD>(to, smem.o[at][0], smem.o_ready, chunk - 1);
+        if (chunk) copy_o_rows<LD, half>(to, smem.o[at][0], smem.o_ready, chunk - 1);
         mbarrier_arrive(&smem.v_empty[at]);
     }
 
@@ -238,7 +244,7 @@ struct kda_consumer {
 // y = v - F k S, v_new = A beta y, S <- decay S + k^T B v_new, o = Q q S + Aqk v_new.
 template <int K, int WGS, int blocks, scan_kind kind, class Keep>
 struct gdn_consumer {
-    enum { LD = 64 * WGS + PAD };        // row stride of v and o
+    enum { LD = 64 * WGS + PAD, HALF = 0 };      // LD: row stride of v and o
     struct scan_storage<K, WGS, kind, 0> &smem;
     struct o_rows to;
     Keep keep;
@@ -304,8 +310,8 @@ struct gdn_consumer {
         wgmma_commit();
         keep.send_v_new(b);
         if (chunk)
-            copy_o_rows<LD>(to, smem.o[chunk % smem.K_STAGES][0], smem.o_ready,
-                            chunk - 1);
+            copy_o_rows<LD, 0>(to, smem.o[chunk % smem.K_STAGES][0], smem.o_ready,
+                               chunk - 1);
         mbarrier_arrive(&smem.v_empty[chunk % smem.K_STAGES]);
         wgmma_wait<1>();
         fence_operand<K / 8>(S);
@@ -334,7 +340,7 @@ static __device__ __forceinline__ void scan_producer_warpgroup(
 
 // Loads 64 columns of the state, scans the chunks of this window, and stores the state:
 // in ht if the scan's token range ends here, otherwise in x.carry for the next window.
-template <int blocks, int K, int WGS, scan_kind kind, int kda, class Keep>
+template <int blocks, int half, int K, int WGS, scan_kind kind, int kda, class Keep>
 static __device__ __forceinline__ void scan_consumer_warpgroup(
     const struct forward_params &x, int z, int n, int v0,
     struct scan_storage<K, WGS, kind, kda> &smem, Keep keep)
@@ -353,7 +359,7 @@ static __device__ __forceinline__ void scan_consumer_warpgroup(
     }
     const struct o_rows o = o_rows_of(x, z, n, v0, count);
     if constexpr (kda)
-        scan_chunks(kda_consumer<K, WGS, blocks, kind, Keep>{ smem, o, keep },
+        scan_chunks(kda_consumer<K, WGS, blocks, kind, Keep, half>{ smem, o, keep },
                     count, S);
     else
         scan_chunks(gdn_consumer<K, WGS, blocks, kind, Keep>{ smem, o, keep },
@@ -387,7 +393,7 @@ static __device__ __forceinline__ int leaves_to_one_kernel(
 // Barriers. `full`: the stage's bytes have arrived. `empty`: every consumer has read
 // these bytes. `v_empty`: o has been copied from the stage of v. `o_ready`: the
 // four warps of a consumer warpgroup have staged their columns of o.
-template <int K, int WGS, int kda, int blocks>
+template <int K, int WGS, int kda, int blocks, int half>
 static __global__ __launch_bounds__(128 * WGS + 128, 1) void scan_kernel(
     const __grid_constant__ struct forward_params x,
     const __grid_constant__ struct raw_rows rows)
@@ -406,7 +412,7 @@ static __global__ __launch_bounds__(128 * WGS + 128, 1) void scan_kernel(
         scan_producer_warpgroup<blocks>(x, &rows, z, n, v0, smem);
     } else {
         setmaxnreg_inc<scan_registers<WGS>::CONSUMER>();
-        scan_consumer_warpgroup<blocks>(x, z, n, v0, smem, keeps_nothing<K>{});
+        scan_consumer_warpgroup<blocks, half>(x, z, n, v0, smem, keeps_nothing<K>{});
     }
     if (blocks > 1) cluster_sync();      // the other block may still arrive at `empty`
 }
@@ -453,7 +459,7 @@ static __global__ __launch_bounds__(128 * WGS + 128, 1) void scan_keeping_kernel
         scan_producer_warpgroup<blocks>(x, NULL, z, n, v0, smem.in);
     } else {
         setmaxnreg_inc<scan_registers<WGS>::CONSUMER>();
-        scan_consumer_warpgroup<blocks>(
+        scan_consumer_warpgroup<blocks, 0>(
             x, z, n, v0, smem.in,
             keeps_states_of<K, WGS>(x, to, z, n, v0, smem.out.tile[wg]));
     }
@@ -484,7 +490,10 @@ static int launch_scan_blocks(const struct forward_params *x,
                                threads, blocks, x, *to);
     struct raw_rows rows = {};
     if (!kda && x->raw_rows && !make_raw_rows(&x->a, &rows)) return KCP_CUDA;
-    return launch_clusters(scan_kernel<K, WGS, kda, blocks>, bytes, grid, threads,
+    if (kda && x->a.q_type == KCP_TYPE_F16)
+        return launch_clusters(scan_kernel<K, WGS, kda, blocks, kda>, bytes, grid,
+                               threads, blocks, x, rows);
+    return launch_clusters(scan_kernel<K, WGS, kda, blocks, 0>, bytes, grid, threads,
                            blocks, x, rows);
 }
 

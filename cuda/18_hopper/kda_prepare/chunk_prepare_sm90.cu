@@ -205,7 +205,9 @@ static __device__ __forceinline__ int is_needed(const struct forward_params &x, 
 // Barriers. `smem.full`: the rows have arrived. `__syncthreads` marks, in order: norms
 // and sums are stored; beta and the operands of the scores are stored; the scores are
 // computed, so new rows may arrive; L and the inverted diagonal blocks are stored.
-template <int K, int form, enum kcp_type gate>
+//
+// half: q and k are fp16. The warps of k round them to bf16 before the norms.
+template <int K, int form, enum kcp_type gate, int half>
 static __global__ __launch_bounds__(256, 3) void kda_chunk_prepare_kernel(
     const __grid_constant__ struct forward_params x,
     const __grid_constant__ struct row_descriptors from, int chunks)
@@ -236,6 +238,7 @@ static __global__ __launch_bounds__(256, 3) void kda_chunk_prepare_kernel(
         if (gate == KCP_TYPE_F32) load_gates<K>(a, z, n, w, G);
         mbarrier_wait(&smem.full, chunk);
         if (z.len < CHUNK) zero_past_end(z.len, smem);
+        if (half && of_k) rows_to_bf16<K>(w.I * SUBCHUNK, smem);
         if (of_k) row_norms<K>(x, z.len, c, w.I * SUBCHUNK, smem);
         int deep = decay_sums<K, form, gate>(a, loaded, z.len, w, smem, G);
         if (form == KCP_GATE_BOUNDED) {  // never deep, because lower_bound >= -5
@@ -263,36 +266,44 @@ static __global__ __launch_bounds__(256, 3) void kda_chunk_prepare_kernel(
         griddepcontrol_wait();
 }
 
-template <int K, int form, enum kcp_type gate>
+template <int K, int form, enum kcp_type gate, int half>
 static int launch_kda(const struct forward_params *x, int chunks)
 {
     const dim3 blocks(x->a.HV, (launched_chunks(*x) + chunks - 1) / chunks);
     struct row_descriptors from;
     const int status = make_row_descriptors<K>(&from, x->a);
     if (status) return status;
-    return launch_dependent(kda_chunk_prepare_kernel<K, form, gate>,
+    return launch_dependent(kda_chunk_prepare_kernel<K, form, gate, half>,
                             sizeof(struct kda_prepare_storage<K>), blocks, 256, x, from,
                             chunks);
 }
 
-template <int K, enum kcp_type gate>
+template <int K, enum kcp_type gate, int half>
 static int launch_kda_gate(const struct forward_params *x, int chunks)
 {
     switch (x->a.gate) {
-        case KCP_GATE_BOUNDED: return launch_kda<K, KCP_GATE_BOUNDED, gate>(x, chunks);
-        case KCP_GATE_RAW: return launch_kda<K, KCP_GATE_RAW, gate>(x, chunks);
-        default: return launch_kda<K, KCP_GATE_SOFTPLUS, gate>(x, chunks);
+        case KCP_GATE_BOUNDED:
+            return launch_kda<K, KCP_GATE_BOUNDED, gate, half>(x, chunks);
+        case KCP_GATE_RAW: return launch_kda<K, KCP_GATE_RAW, gate, half>(x, chunks);
+        default: return launch_kda<K, KCP_GATE_SOFTPLUS, gate, half>(x, chunks);
+    }
+}
+
+template <int K, int half>
+static int launch_kda_type(const struct forward_params *x, int chunks)
+{
+    switch (x->a.g_type) {
+        case KCP_TYPE_F32: return launch_kda_gate<K, KCP_TYPE_F32, half>(x, chunks);
+        case KCP_TYPE_F16: return launch_kda_gate<K, KCP_TYPE_F16, half>(x, chunks);
+        default: return launch_kda_gate<K, KCP_TYPE_BF16, half>(x, chunks);
     }
 }
 
 template <int K>
-static int launch_kda_type(const struct forward_params *x, int chunks)
+static int launch_kda_half(const struct forward_params *x, int chunks)
 {
-    switch (x->a.g_type) {
-        case KCP_TYPE_F32: return launch_kda_gate<K, KCP_TYPE_F32>(x, chunks);
-        case KCP_TYPE_F16: return launch_kda_gate<K, KCP_TYPE_F16>(x, chunks);
-        default: return launch_kda_gate<K, KCP_TYPE_BF16>(x, chunks);
-    }
+    return x->a.q_type == KCP_TYPE_F16 ? launch_kda_type<K, 1>(x, chunks)
+                                       : launch_kda_type<K, 0>(x, chunks);
 }
 
 int kda_chunk_prepare(const struct forward_params *x, int processors)
@@ -300,6 +311,6 @@ int kda_chunk_prepare(const struct forward_params *x, int processors)
     int chunks = kcp_prepare_chunks(launched_chunks(*x), x->a.HV, processors);
     // If few heads have deep steps, their blocks must not be on most of the SMs.
     if (x->deep && chunks < 8) chunks = 8;
-    return x->a.K == 128 ? launch_kda_type<128>(x, chunks)
-                         : launch_kda_type<64>(x, chunks);
+    return x->a.K == 128 ? launch_kda_half<128>(x, chunks)
+                         : launch_kda_half<64>(x, chunks);
 }

@@ -173,6 +173,24 @@ static __device__ __forceinline__ void zero_past_end(
     __syncthreads();
 }
 
+// One warp rounds 16 rows of q and k, from row `first` on, from fp16 to bf16.
+template <int K>
+static __device__ __forceinline__ void rows_to_bf16(int first,
+                                                    struct kda_prepare_storage<K> &smem)
+{
+    #pragma unroll
+    for (int i = 0; i < SUBCHUNK / 4; i++)
+        #pragma unroll
+        for (int h = 0; h < K / 64; h++) {
+            const int at = (first + 4 * i) * 8 + threadIdx.x % 32;
+            uint4 *q = (uint4 *)smem.half[h].q + at, *k = (uint4 *)smem.half[h].k + at;
+            const uint4 x = *q, y = *k;
+            *q = converted<KCP_TYPE_BF16>(x);
+            *k = converted<KCP_TYPE_BF16>(y);
+        }
+    __syncwarp();
+}
+
 // Inputs of a thread's two gates, and the raw beta of the thread's row. The thread
 // loads these inputs before waiting for the rows.
 struct gate_operands { float A_log, dt[2]; uint32_t beta; };
