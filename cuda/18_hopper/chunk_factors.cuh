@@ -102,6 +102,8 @@ struct forward_params {
     struct { float *rstd_q, *rstd_k, *beta; void *h_kept; } saved;
     int raw_rows;                        // GDN: the scan reads full chunks of q and k
                                          // from the caller's tensors
+    int channels;                        // KDA: of a row of q, k and 16-bit gates. TMA
+                                         // sets channels from `channels` to K - 1 to 0
     unsigned char *deep;                 // v7_by_head: [HV][2 NC], 1 for a deep step
 };
 

@@ -81,6 +81,8 @@ static size_t place_fused(struct fused *f, const struct kcp_forward *args,
     *f = {};
     f->x.a = *args;
     struct kcp_forward *a = &f->x.a;
+    f->x.channels = a->KG;
+    if (a->KG != 1) a->KG = a->K;        // less than K: a call of v6_adapted
     struct arena *r = &f->r;
     if (!a->ops) a->ops = &cuda_mapops;
     a->g_type = kcp_type_of((const struct kcp_call *)a, KCP_G, KCP_BF16);

@@ -19,7 +19,8 @@ export LC_ALL=C
 # `head_*`, v7_by_head takes the one-kernel forward for heads with deep steps, or computes no
 # factors for these heads. In `copy_*`, v6_adapted pads with garbage, takes rows
 # of another value head or part of a head, sums only one part of a gradient, overwrites rows
-# of other ranks, or does not convert f16. In `tile_*`, kernels of fp32 omit a decay, beta
+# of other ranks, or does not convert f16. In `half_*`, the fused forward does not convert
+# k, v or o of f16, in `pad_*` it reads rows or biases of other channels. In `tile_*`, kernels of fp32 omit a decay, beta
 # or a value head of dk, take rows of another chunk, or misplace M or dAqk. In `k256_*`,
 # kernels of K = 256 omit a decay, a scale, a wait or a gradient, round M, sum or store only
 # a part of K or V, misplace M, or divide by small beta.
@@ -47,6 +48,11 @@ head_span|08:v7_by_head|kda_prepare/chunk_prepare|kda_prepare/chunk_prepare_sm90
 wide_gate|08:v3_prepare_scan|kda_prepare/chunk_prepare|kda_prepare/rows.cuh|G[r][0] = x.x;|G[r][0] = (float)(bf16)x.x;|types kda
 wide_gate_gdn|08:v3_prepare_scan|gdn_prepare/chunk_prepare|chunk_prepare.cuh|float_of_bits(g_bits[h]|for (int h = 0; h < 2; h++) g[h] = (float)(bf16)float_of_bits(g_bits[h], x.a.g_type);|types gdn
 wide_finish|13:v4_scans_finish|backward/finish_kda_f32|backward/finish_gate.cuh|x[t][j] = there ?|x[t][j] = there ? (float)(bf16)from[j % 2 * row + j / 2 * 8] : 0.0f;|types kda
+half_k|08:v6_adapted|kda_prepare/chunk_prepare|kda_prepare/rows.cuh|*k = converted<KCP_TYPE_BF16>(y);||f16
+half_v|08:v6_adapted|forward_scan/scan|forward_scan/products.cuh|const uint32_t pair = converted|const uint32_t pair = r[i / 4][i % 4];|f16
+half_o|08:v6_adapted|forward_scan/scan|forward_scan/scan_sm90.cu|half ? converted<KCP_TYPE_F16>(x) : x|*(uint4 *)(to.to + i * to.step) = x;|f16
+pad_rows|08:v6_adapted|kda_prepare/chunk_prepare|kda_prepare/rows.cuh|const int n = x.channels|const int n = x.channels - 8, words = a.g_type == KCP_TYPE_F32 ? 2 * a.K : n;|pads
+pad_gate|08:v6_adapted|v3_prepare_scan|v3_prepare_scan_workspace.cuh|a->KG = a->K;||pads
 copy_pad|08:v6_adapted|adapted/v6_adapted|adapted/rows.cuh|y[b] = fill;||copies
 copy_heads|08:v6_adapted|adapted/v6_adapted|adapted/rows.cuh|x += ((o * of_x.heads + n / parts) * of_x.a + a)|x += ((o * of_x.heads + n % of_x.heads) * of_x.a + a) * of_x.b + first;|copies
 copy_columns|08:v6_adapted|adapted/v6_adapted|adapted/rows.cuh|const int first = of_x.cut == CUT_B|const int first = 0;|copies
@@ -153,6 +159,7 @@ cases_of() {                    # WHAT (a row's last column): prints cases, by d
         "live kda $tall V=512 lengths=9,390 R=3 scan" ;;
     tiles) echo "live kda $many H=2 HV=4 lengths=150,33; live gdn $many H=2 HV=4 lengths=150,33" ;;
     copies) echo "$copies; live gdn ${copies#live kda } layout=vk" ;;
+    pads) echo "${copies%V=*} V=96; ${copies%K=96*} K=40 V=64" ;;
     ranks) echo "$copies R=2 cuts=ends; $copies R=2 chain layout=vk" ;;
     f16) echo "${copies%K=96*} K=128 V=128 q=f16; $copies q=f16 g=f32" ;;
     deep*) echo "live ${1#deep } $kda deep=one; live ${1#deep } $kda deep=half" ;;

@@ -67,6 +67,7 @@ template <class U, int out, int half>
 static __global__ void copy_rows(U *__restrict__ x, U *__restrict__ y,
                                  struct rows of_x, struct rows of_y, U fill)
 {
+    constexpr enum kcp_type to = out ? KCP_TYPE_F16 : KCP_TYPE_BF16;
     const int64_t row = blockIdx.x * (int64_t)blockDim.y + threadIdx.y;
     const int in_outer = of_y.heads * of_y.a, parts = of_y.heads / of_x.heads;
     const int64_t o = row / in_outer;
@@ -80,8 +81,7 @@ static __global__ void copy_rows(U *__restrict__ x, U *__restrict__ y,
     for (int b = threadIdx.x; b < of_y.b; b += blockDim.x) {
         if (a < of_x.a && first + b < of_x.b) {
             const U unit = out ? y[b] : x[b];
-            (out ? x : y)[b] =
-                half ? converted<out ? KCP_TYPE_F16 : KCP_TYPE_BF16>(unit) : unit;
+            (out ? x : y)[b] = half ? converted<to>(unit) : unit;
         } else if (!out) {
             y[b] = fill;
         }

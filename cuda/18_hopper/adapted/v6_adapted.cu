@@ -22,24 +22,48 @@ struct adapted_array {
     int half;                            // 1: theirs is f16, ours is bf16
 };
 struct adapted {
-    int count;
+    int count, padded;                   // padded: q, k and g are read as they are
     struct adapted_array at[32];
     struct arena r;
 };
 
-// Changes *inner, a copy of the caller's args, to the args of the call that runs.
+// Returns 1 if a kernel with this name reads q, k and g of fewer channels than K: TMA
+// sets the other channels to 0. Needs rows of whole 16 bytes, one gate per inner head,
+// and dt_bias for gates that the kernel computes (fill_of).
 template <class Args>
-static struct adapted place_adapted(const Args *outer, Args *inner, const char *stage)
+static int pads_channels(const Args *a, const Args *inner, const char *kernel)
+{
+    const struct kcp_call *call = (const struct kcp_call *)a;
+    const uintptr_t any = (uintptr_t)a->q_raw | (uintptr_t)a->k_raw
+                          | (uintptr_t)a->g_raw | (uintptr_t)a->K * 2;
+    return !strcmp(kernel, "v3_prepare_scan") && a->model == KCP_KDA && any % 16 == 0
+           && a->K < inner->K && a->HV == inner->HV && a->q_type != KCP_TYPE_F16
+           && kcp_type_of(call, KCP_G, KCP_BF16) != KCP_TYPE_F32
+           && (a->gate == KCP_GATE_RAW || a->dt_bias);
+}
+
+static int is_padded(const struct kcp_field *f)
+{
+    return !strcmp(f->name, "q_raw") || !strcmp(f->name, "k_raw")
+           || !strcmp(f->name, "g_raw");
+}
+
+// Changes *inner, a copy of the caller's args, to the args of the call that runs. If
+// `padded` is 1, its kernel pads q, k and g, and inner->KG is the number of channels.
+template <class Args>
+static struct adapted place_adapted(const Args *outer, Args *inner, const char *stage,
+                                    int padded)
 {
     const struct kcp_call *call = (const struct kcp_call *)outer;
     const struct kcp_stage *s = kcp_stage_find(stage);
     struct adapted x = {};
+    x.padded = padded;
     x.r.base = (char *)outer->work;
-    kcp_adapt(call, (struct kcp_call *)inner);
     for (int i = 0; i < s->nfields; i++) {
         const struct kcp_field *f = &s->fields[i];
         void **p = (void **)((char *)inner + f->at);
         if (!*p || f->store == KCP_I32 || f->store == KCP_I64) continue;
+        if (padded && is_padded(f)) continue;
         struct adapted_array y = { f, *p, NULL, rows_of(call, f),
                                    rows_of((const struct kcp_call *)inner, f),
                                    kcp_bytes_of(call, f->store, KCP_BF16),
@@ -51,6 +75,7 @@ static struct adapted place_adapted(const Args *outer, Args *inner, const char *
         *p = y.ours ? y.ours : (void *)256;      // only counting: any aligned address
         x.at[x.count++] = y;
     }
+    if (padded) inner->KG = outer->K;
     inner->work = x.r.base ? x.r.base + x.r.used : NULL;
     inner->work_bytes = outer->work_bytes > x.r.used ? outer->work_bytes - x.r.used : 0;
     return x;
@@ -63,10 +88,14 @@ static int is_sum(const struct adapted_array *y)
 
 // Padded channels of a gate that the kernels compute must not decay fast, or a chunk
 // would need the underflow path. An input of -64 is a gate of 0 for softplus, bounded
-// gates. In these channels q, k and the state are 0, so the gate changes no output.
-static uint4 fill_of(const struct kcp_call *c, const struct kcp_field *f)
+// gates. In these channels q, k and the state are 0, so the gate changes no output. If
+// the kernel pads g with 0, the padding of dt_bias is -64.
+static uint4 fill_of(const struct adapted *x, const struct kcp_call *c,
+                     const struct kcp_field *f)
 {
     uint32_t bits = 0;
+    if (x->padded && c->gate != KCP_GATE_RAW && !strcmp(f->name, "dt_bias"))
+        bits = 0xc2800000;
     if (f->store == KCP_G && c->gate != KCP_GATE_RAW)
         switch (kcp_type_of(c, KCP_G, KCP_BF16)) {
             case KCP_TYPE_F32: bits = 0xc2800000; break;
@@ -76,17 +105,17 @@ static uint4 fill_of(const struct kcp_call *c, const struct kcp_field *f)
     return make_uint4(bits, bits, bits, bits);
 }
 
-// Outputs with one row per sequence are copied in too, because rows that this rank does
-// not own must keep their values.
+// On several ranks, outputs with one row per sequence are copied in too, because rows
+// that this rank does not own must keep their values.
 static void copy_in(const struct adapted *x, const struct kcp_call *c)
 {
     for (int i = 0; i < x->count; i++) {
         const struct adapted_array *y = &x->at[i];
-        const uint4 fill = fill_of(c, y->field);
+        const uint4 fill = fill_of(x, c, y->field);
         if (y->half && y->field->io == KCP_IN)
             copy_numbers<0, 1>(y->theirs, y->ours, y->of_theirs, y->of_ours, 2, fill,
                                c->stream);
-        else if (y->field->io == KCP_IN || y->field->shape[0] == 'N')
+        else if (y->field->io == KCP_IN || (c->R > 1 && y->field->shape[0] == 'N'))
             copy_numbers<0, 0>(y->theirs, y->ours, y->of_theirs, y->of_ours, y->bytes,
                                fill, c->stream);
     }
@@ -109,39 +138,28 @@ static void copy_out(const struct adapted *x, const struct kcp_call *c)
     }
 }
 
-// Returns the kernel of the inner call if this kernel also takes the call itself, so
-// that nothing is copied: q, k, v of f16 (paths.def). Otherwise returns NULL.
-template <class Args>
-static const struct kcp_variant *direct(const Args *outer, const char *stage,
-                                        int backward)
-{
-    struct kcp_call inner;
-    kcp_adapt((const struct kcp_call *)outer, &inner);
-    if (inner.K != outer->K || inner.V != outer->V) return NULL;
-    const struct kcp_path *p = kcp_adapt_path(&inner, backward, outer->saved != NULL);
-    const int takes = p && kcp_path_of(stage, p->kernel, KCP_BF16, outer);
-    return takes ? kcp_path_kernel(p) : NULL;
-}
-
-// Runs the call or, if `work` is not NULL, only computes its workspace.
+// Runs the call or, if `work` is not NULL, only computes its workspace, which suffices
+// for arrays that are not aligned. If the inner call's kernel takes the call itself (q,
+// k and v of f16, paths.def), nothing is copied.
 template <class Args>
 static int adapt(const Args *outer, const char *stage, int backward, size_t *work)
 {
     if (!outer->plan || (backward && !outer->saved)) return KCP_BAD;
     if (!kcp_path_of(stage, adapted_name, KCP_BF16, outer)) return KCP_NA;
-    Args inner = *outer;
-    if (const struct kcp_variant *v = direct(outer, stage, backward)) {
-        if (work) *work = v->work(&inner);
-        return work ? KCP_OK : v->run(&inner);
-    }
-    const struct adapted x = place_adapted(outer, &inner, stage);
+    Args own = *outer, inner = *outer;
+    kcp_adapt((const struct kcp_call *)outer, (struct kcp_call *)&inner);
+    const struct kcp_path *p = kcp_adapt_path((const struct kcp_call *)&inner, backward,
+                                              outer->saved != NULL);
+    const struct kcp_variant *v = kcp_path_kernel(p);
+    if (!v) return KCP_NA;
+    if (!work && inner.K == outer->K && inner.V == outer->V
+        && kcp_path_of(stage, v->name, KCP_BF16, outer))
+        return v->run(&own);
+    const int padded = !work && !backward && pads_channels(outer, &inner, v->name);
+    const struct adapted x = place_adapted(outer, &inner, stage, padded);
     if (!work && x.r.used > outer->work_bytes)
         return report_failure((const struct kcp_call *)outer, KCP_BAD, adapted_name);
-    // The GPU copies while the host searches the table of paths.
     if (!work) copy_in(&x, (const struct kcp_call *)outer);
-    const struct kcp_variant *v = kcp_path_kernel(kcp_adapt_path(
-        (const struct kcp_call *)&inner, backward, outer->saved != NULL));
-    if (!v) return KCP_NA;
     if (work) *work = x.r.used + (v->work ? v->work(&inner) : 0);
     if (work) return KCP_OK;
     const int status = v->run(&inner);

@@ -271,7 +271,7 @@ static int launch_kda(const struct forward_params *x, int chunks)
 {
     const dim3 blocks(x->a.HV, (launched_chunks(*x) + chunks - 1) / chunks);
     struct row_descriptors from;
-    const int status = make_row_descriptors<K>(&from, x->a);
+    const int status = make_row_descriptors(&from, *x);
     if (status) return status;
     return launch_dependent(kda_chunk_prepare_kernel<K, form, gate, half>,
                             sizeof(struct kda_prepare_storage<K>), blocks, 256, x, from,

@@ -94,12 +94,13 @@ static __device__ __forceinline__ int row_offset(const struct thread_rows<K> &w,
 // the next chunk's gates into L2, with a map whose rows are 2K channels of 16 bits.
 struct row_descriptors { CUtensorMap q, k, g; };
 
-template <int K>
-static int make_row_descriptors(struct row_descriptors *m, const struct kcp_forward &a)
+static int make_row_descriptors(struct row_descriptors *m,
+                                const struct forward_params &x)
 {
-    const int words = K << (a.g_type == KCP_TYPE_F32);
-    const int made = tensor_map_of_heads(&m->q, a.q_raw, a.T, a.H, K, CHUNK)
-                     && tensor_map_of_heads(&m->k, a.k_raw, a.T, a.H, K, CHUNK)
+    const struct kcp_forward &a = x.a;
+    const int n = x.channels, words = a.g_type == KCP_TYPE_F32 ? 2 * a.K : n;
+    const int made = tensor_map_of_heads(&m->q, a.q_raw, a.T, a.H, n, CHUNK)
+                     && tensor_map_of_heads(&m->k, a.k_raw, a.T, a.H, n, CHUNK)
                      && tensor_map_of_heads(&m->g, a.g_raw, a.T, a.HV, words, CHUNK);
     return made ? KCP_OK : KCP_CUDA;
 }

@@ -429,8 +429,8 @@ def chunk_kda(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor,
       or float16, on one device; HV is a multiple of H. `g` and `beta` may have other
       types; if no fast kernel takes a call, a warning has the reason. With `use_qk_l2norm_in_kernel`
       each row of q and k is divided by `sqrt(sum of squares + 1e-6)`. On GPUs of sm_90
-      float16 q, k, v, o and their gradients are copied from and to bfloat16: errors are
-      those of bfloat16, and values above 65504 become infinite, as in any cast to
+      float16 q, k, v, o and their gradients are converted from and to bfloat16: errors
+      are those of bfloat16, and values above 65504 become infinite, as in any cast to
       float16.
     - `g` [B, T, HV, K]: the natural logarithm of the decay, at most 0. With
       `use_gate_in_kernel` the logarithm is computed from g: `-exp(A_log) softplus(g +
