@@ -23,8 +23,8 @@ $B/kcp-check-jitter: $(call asleep,$(jitter_obj)) $(list_at)
 	@echo "  link $@"
 	@$(CC) $(LDFLAGS) $(filter %.o,$^) $(LDLIBS) $(cuda_ldlibs) -o $@
 # Compiles kernels with sleeps, of which one wait can be left out (cuda/tile/omit.cuh).
-# The kernel for gates of f16 has the same source lines as the kernel for bf16.
-omit_obj := $(patsubst %.cu,$B/omit/%.cu.o,$(filter-out %_kda_f16_sm90.cu,$(hopper)) \
+# Kernels for f16 have the same source lines as the kernels for bf16.
+omit_obj := $(patsubst %.cu,$B/omit/%.cu.o,$(filter-out %_f16_sm90.cu,$(hopper)) \
   $(wildcard cuda/1[5-7]*/*.cu cuda/*/v2_tiles_f32.cu) tests/proxy/poison.cu)
 $B/omit/%.cu.o: %.cu $(nvcc_at)
 	@mkdir -p $(@D)

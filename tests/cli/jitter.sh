@@ -35,7 +35,7 @@ walk_order|08:v3_prepare_scan|v3_prepare_scan|v3_prepare_scan_sm90.cu|w.from, w.
 walk_last|08:v3_prepare_scan|v3_prepare_scan|v3_prepare_scan_sm90.cu|if (!status && w.is_read)|if (!status && w.is_read && w.first + w.count < x.a.NC)
 one_factor|08:v5_one_kernel|forward_one/v5_one_kernel|forward_one/query_warps.cuh|if (__any_sync(~0u, lowest < -120.0f)) {|if (lowest < -1000.0f) {|alternate
 steps_factor|13:v5_steps|backward_one/v5_steps|backward_one/chain.cuh|const int deep = __any_sync(~0u, fminf(all[0] + a.x, all[1] + a.y) < -120.0f);|const int deep = 0;|alternate
-share_beta|08:v3_prepare_scan|kda_prepare/chunk_prepare|kda_prepare/chunk_prepare_sm90.cu|smem.beta[threadIdx.x] = beta_of_row(|smem.beta[threadIdx.x] = (chunk == 1 ? 0.5f : 1.0f) * beta_of_row(x, z.len, c, n, loaded.beta);|chunks
+share_beta|08:v3_prepare_scan|kda_prepare/chunk_prepare|kda_prepare/prepare_kernel.cuh|smem.beta[threadIdx.x] = beta_of_row(|smem.beta[threadIdx.x] = (chunk == 1 ? 0.5f : 1.0f) * beta_of_row(x, z.len, c, n, loaded.beta);|chunks
 wide_decay|08:v3_prepare_scan|forward_scan/scan|forward_scan/scan_sm90.cu|scale_columns<K / 8>(S, smem.decay[at]);|if (!(WGS == 2 && chunk == 1)) scale_columns<K / 8>(S, smem.decay[at]);|wide kda
 wide_decay_gdn|08:v3_prepare_scan|forward_scan/scan|forward_scan/scan_sm90.cu|scale_state(S, K / 8, f.decay[0]);|if (!(WGS == 2 && chunk == 1)) scale_state(S, K / 8, f.decay[0]);|wide gdn
 deep_anchor|08:v3_prepare_scan|kda_prepare/chunk_prepare|kda_prepare/deep_scores.cuh|const int last = ((g + j % 2 * 8) & -2 * s) + s - 1;|const int last = ((g + j % 2 * 8) & -2 * s) + s - 1 - (s == 4);|deep kda
@@ -44,11 +44,11 @@ deep_columns|13:v4_scans_finish|backward/finish_kda|backward/finish_consumer.cuh
 deep_gdn|08:v5_one_kernel|forward_one/v5_one_kernel|forward_one/inverse_warps.cuh|if (!__any_sync(~0u, fabsf(x) > 116.0f))|if (lane_id() < 32)|deep gdn
 head_other|08:v7_by_head|forward_one/v5_one_kernel|deep_steps.cuh|const unsigned char *at = x.deep + (int64_t)n * 2 * x.a.NC;|const unsigned char *at = x.deep + (int64_t)(n ^ 1) * 2 * x.a.NC;|deep kda
 head_none|08:v7_by_head|forward_one/v7_by_head|forward_one/v7_by_head_sm90.cu|if (lane == 0) x.deep[|if (lane == 0) x.deep[(int64_t)n * 2 * x.a.NC + step] = 0;|deep kda
-head_span|08:v7_by_head|kda_prepare/chunk_prepare|kda_prepare/chunk_prepare_sm90.cu|: has_deep_step(x, n, cn[sc[from]], cn[sc[to] + 1]);|: has_deep_step(x, n, cn[sc[from]], cn[sc[from] + 1]);|deep kda
+head_span|08:v7_by_head|kda_prepare/chunk_prepare|kda_prepare/prepare_kernel.cuh|: has_deep_step(x, n, cn[sc[from]], cn[sc[to] + 1]);|: has_deep_step(x, n, cn[sc[from]], cn[sc[from] + 1]);|deep kda
 wide_gate|08:v3_prepare_scan|kda_prepare/chunk_prepare|kda_prepare/rows.cuh|G[r][0] = x.x;|G[r][0] = (float)(bf16)x.x;|types kda
 wide_gate_gdn|08:v3_prepare_scan|gdn_prepare/chunk_prepare|chunk_prepare.cuh|float_of_bits(g_bits[h]|for (int h = 0; h < 2; h++) g[h] = (float)(bf16)float_of_bits(g_bits[h], x.a.g_type);|types gdn
 wide_finish|13:v4_scans_finish|backward/finish_kda_f32|backward/finish_gate.cuh|x[t][j] = there ?|x[t][j] = there ? (float)(bf16)from[j % 2 * row + j / 2 * 8] : 0.0f;|types kda
-half_k|08:v6_adapted|kda_prepare/chunk_prepare|kda_prepare/rows.cuh|*k = converted<KCP_TYPE_BF16>(y);||f16
+half_k|08:v6_adapted|kda_prepare/chunk_prepare_f16|kda_prepare/rows.cuh|*k = converted<KCP_TYPE_BF16>(y);||f16
 half_v|08:v6_adapted|forward_scan/scan|forward_scan/products.cuh|const uint32_t pair = converted|const uint32_t pair = r[i / 4][i % 4];|f16
 half_o|08:v6_adapted|forward_scan/scan|forward_scan/scan_sm90.cu|half ? converted<KCP_TYPE_F16>(x) : x|*(uint4 *)(to.to + i * to.step) = x;|f16
 pad_rows|08:v6_adapted|kda_prepare/chunk_prepare|kda_prepare/rows.cuh|const int n = x.channels|const int n = x.channels - 8, words = a.g_type == KCP_TYPE_F32 ? 2 * a.K : n;|pads
