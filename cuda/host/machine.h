@@ -15,10 +15,10 @@
  * HEAD           the same with gates per head
  * STEP           scans of which no other kernel is concurrent, if they fill all SMs
  * Latency bounds folds and launches. */
-#define KCP_BANDWIDTH 4917
-#define KCP_SHARE_CHANNEL 0.6
+#define KCP_BANDWIDTH 4814
+#define KCP_SHARE_CHANNEL 0.65
 #define KCP_SHARE_HEAD 0.4
-#define KCP_SHARE_STEP 0.85
+#define KCP_SHARE_STEP 0.9
 
 /* Times of the fused forward in microseconds, measured at commit 88497b0, 2026-11-21.
  * FACTORS        one gate per channel: factors of one chunk, per value head

@@ -237,8 +237,8 @@ static inline struct kcp_cut kcp_cut_of(const struct kcp_call *a,
 {
     const struct kcp_context *x = &a->plan->ctx[a->r];
     const double excess = d->bandwidth ? KCP_BANDWIDTH / (double)d->bandwidth - 1 : 0;
-    struct kcp_cut c = { x, a->H, a->HV, a->KG, a->V, d->sms, !kcp_entire(a), excess };
-    if (excess > -0.03 && excess < 0.03) c.excess = 0;     /* such as 4.8 TB/s */
+    const struct kcp_cut c = { x,    a->H,   a->HV,          a->KG,
+                               a->V, d->sms, !kcp_entire(a), excess };
     return c;
 }
 
