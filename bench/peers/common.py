@@ -50,10 +50,19 @@ def append(path, rows):
             out.writerow({n: value for n, value in r.items() if value != ""})
 
 
-def version(package):
+def write(path, columns, rows):
+    """Writes a table. Cells that a row lacks are empty; cells without a column are left out."""
+    with open(path, "w", newline="") as f:
+        out = csv.DictWriter(f, columns, restval="", extrasaction="ignore",
+                             escapechar="\\", **TSV)
+        out.writeheader()
+        out.writerows(rows)
+
+
+def version(package, folder=PEERS):
     """Returns a package's name and version, and the commit if an environment variable, e.g.
-    FLASH_QLA_COMMIT, names it. For FLA in .peers/, returns the line that fetch.sh wrote."""
-    fetched = os.path.join(PEERS, "FLA_VERSION")
+    FLASH_QLA_COMMIT, names it. For FLA in a folder that fetch.sh made, returns its line."""
+    fetched = os.path.join(folder, "FLA_VERSION")
     if package == "flash-linear-attention" and os.path.exists(fetched):
         with open(fetched) as f:
             return f.read().strip()

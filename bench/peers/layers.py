@@ -23,7 +23,6 @@ cache. The exit status is 1 if a row fails, or with --all if a package is missin
 """
 import argparse
 import contextlib
-import csv
 import os
 import sys
 import warnings
@@ -120,20 +119,6 @@ def outputs(row, layer, mode, x, w, reference):
     return [y.detach(), *gradients(layer, x, y, w)]
 
 
-def error(found, wanted):
-    """Returns the largest relative error; infinity if a tensor is missing or NaN."""
-    worst = 0.0
-    for a, b in zip(found, wanted):
-        if a is None and b is None:
-            continue
-        if a is None or b is None:
-            return float("inf")
-        scale = b.float().norm().item()
-        off = (a.float() - b.float()).norm().item() / scale if scale else 0.0
-        worst = max(worst, off if off == off else float("inf"))
-    return worst
-
-
 class Checker:
     def __init__(self, device):
         self.device, self.cpu = device, device == "cpu"
@@ -176,12 +161,12 @@ class Checker:
                 wanted = outputs(row, layer, mode, x, w, True)
             for line in (False, True):
                 found = self.one(row, layer, mode, x, w, line)
-                off = None if found is None else error(found, wanted)
+                off = None if found is None else differs(found, wanted)
                 self.bad += off is not None and not off <= self.limit
                 cells["modes"][mode, line] = off
             if mode == "batch":
                 self.served.factor = 1.01 if self.cpu else 1.5
-                off = error(self.one(row, layer, mode, x, w, True), wanted)
+                off = differs(self.one(row, layer, mode, x, w, True), wanted)
                 self.served.factor = 1.0
                 self.bad += not off > self.limit
                 cells["planted"] = off
@@ -218,7 +203,7 @@ def timed(checker, name, row, peer, ours):
                 lambda x: row.call(layer, x["x"]),
                 dict(layer.named_parameters(), x=x), torch.randn_like(x), found)
         if ours and peer == "PyTorch":
-            found["error"] = differs(ours, found["out"])
+            found["error"] = float(f"{differs(ours, found['out']):.2g}")
         if (checker.served.calls > before) != (peer == "kcp_torch"):
             found["says"] = "left to FLA"
     except Exception as e:                    # other rows are still timed
@@ -227,13 +212,6 @@ def timed(checker, name, row, peer, ours):
     print(f"{name:<28}{peer:<12}{cells}  {found.get('says', '')}", flush=True)
     torch.cuda.empty_cache()
     return found
-
-
-def write(path, rows):
-    with open(path, "w", newline="") as f:
-        out = csv.DictWriter(f, COLUMNS, restval="", extrasaction="ignore", **common.TSV)
-        out.writeheader()
-        out.writerows(rows)
 
 
 def main():
@@ -279,7 +257,7 @@ def main():
                 out = found[-1].pop("out", None)
                 ours = ours or out
             if o.record:
-                write(o.record, found)
+                common.write(o.record, COLUMNS, found)
             continue
         try:
             words = text(checker.row(row, TINY if checker.cpu else SMALL), checker.limit)

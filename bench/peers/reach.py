@@ -15,7 +15,6 @@ records.py adds as reach.tsv. Words of --rows select rows by parts of names. Tri
 runs as in ahead.py. Without a GPU the program prints one line, and the exit status is 2.
 """
 import argparse
-import csv
 import json
 import os
 import select
@@ -24,9 +23,9 @@ import sys
 import tempfile
 import time
 
+import common
 from reach_rows import ROWS, inputs, options
 
-HERE = os.path.dirname(os.path.abspath(__file__))
 SYSTEMS = "kcp_torch", "fla"
 SHOWN = "model T H HV K V C q g beta gate deep ranks".split()
 COLUMNS = ["row", "peer", *SHOWN, "path", "forward_ms", "both_ms", "kept_mib", "peak_mib",
@@ -35,8 +34,7 @@ COLUMNS = ["row", "peer", *SHOWN, "path", "forward_ms", "both_ms", "kept_mib", "
 
 def arguments():
     take = argparse.ArgumentParser(prog="reach.py")
-    take.add_argument("--fla", metavar="DIR", default=os.path.join(
-        os.path.dirname(os.path.dirname(HERE)), ".peers"))
+    take.add_argument("--fla", metavar="DIR", default=common.PEERS)
     take.add_argument("--rows", nargs="+", metavar="WORD", default=[""])
     take.add_argument("--seconds", type=float, default=540)
     take.add_argument("--row-seconds", type=float, default=150)
@@ -109,13 +107,18 @@ class Timer:
 
 
 def differs(a, b):
-    """Returns the largest relative difference of two systems' tensors."""
+    """Returns the largest relative difference of two systems' tensors; infinity if only one
+    system has a tensor, or if a number is NaN."""
     worst = 0.0
     for x, y in zip(a, b):
+        if x is None and y is None:
+            continue
+        if x is None or y is None:
+            return float("inf")
         scale = y.float().norm().item()
         off = (x.float() - y.float()).norm().item() / scale if scale else 0.0
         worst = max(worst, off if off == off else float("inf"))
-    return float(f"{worst:.2g}")
+    return worst
 
 
 def functions(system, model):
@@ -153,7 +156,7 @@ def run_row(torch, timer, name, systems, rank, R):
                 import kcp_torch
                 found["path"] = " ".join(kcp_torch.last_paths())
             if first is not None and row["layout"] == "contiguous":
-                found["differs"] = differs(out, first)
+                found["differs"] = float(f"{differs(out, first):.2g}")
             first, out, x, do = out, None, None, None
         except Exception as e:
             found["says"] = f"{type(e).__name__}: {' '.join(str(e).split())[:160]}"
@@ -224,13 +227,8 @@ class Table:
               f"{'; '.join(note)}", flush=True)
 
     def write(self):
-        if not self.o.record:
-            return
-        with open(self.o.record, "w", newline="") as f:
-            out = csv.DictWriter(f, COLUMNS, delimiter="\t", quoting=csv.QUOTE_NONE,
-                                 escapechar="\\", lineterminator="\n", restval="")
-            out.writeheader()
-            out.writerows(self.rows)
+        if self.o.record:
+            common.write(self.o.record, COLUMNS, self.rows)
 
 
 def lines(run, ends):
@@ -349,19 +347,11 @@ def ranks(o, names, peers):
 
 def versions(o):
     """Returns the names of both systems, with versions and commit."""
-    fla = ""
-    for file, cut in (("FLA_VERSION", None), ("fla/__init__.py", "__version__")):
-        try:
-            with open(os.path.join(o.fla, file)) as f:
-                text = [x for x in f.read().splitlines() if not cut or x.startswith(cut)]
-                fla = fla or (text[0] if not cut else "flash-linear-attention "
-                              + text[0].split("=")[1].strip(" \"'"))
-        except (OSError, IndexError):
-            continue
     import kcp_torch
     import torch
+    sys.path.insert(0, o.fla)                 # unpacked wheels have their version there
     return {"kcp_torch": f"kcp_torch {kcp_torch.__version__} torch {torch.__version__}",
-            "fla": fla or "flash-linear-attention not found"}
+            "fla": common.version("flash-linear-attention", o.fla)}
 
 
 def main():
