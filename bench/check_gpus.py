@@ -44,6 +44,8 @@ import sys
 import threading
 import time
 
+from records import read_tsv
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 COLUMNS = "what ranks id code status seconds date machine driver commit says verdicts".split()
 JUDGE = "$B/kcp-check --device --limit 120 %s"
@@ -56,11 +58,6 @@ def output(*command):
     run = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
                          text=True, check=False)
     return run.stdout if run.returncode == 0 else ""
-
-
-def read_tsv(path):
-    with open(path, encoding="utf-8", newline="") as f:
-        return list(csv.DictReader(f, delimiter="\t", quoting=csv.QUOTE_NONE))
 
 
 def forms():
