@@ -4,7 +4,6 @@
 #include "tests/19_precision/rounding.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static const char *const unit_name[] = { "fp32", "tf32x3", "tf32", "bf16" };

@@ -4,7 +4,6 @@
 #include "08_rank.h"
 #include "moves.h"
 #include "sigmoid.h"
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 

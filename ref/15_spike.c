@@ -3,7 +3,6 @@
 #include "15_scan.h"
 #include "sigmoid.h"
 
-#include <math.h>
 #include <string.h>
 
 int spike_dropped(const struct kcp_scan *a, int64_t t)

@@ -8,7 +8,6 @@
 #include "bench.h"
 #include "tests/judge/trial.h"
 #include <cuda_runtime_api.h>
-#include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>

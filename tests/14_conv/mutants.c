@@ -5,7 +5,6 @@
 #include "ref.h"
 #include "sigmoid.h"
 #include "tests/gather.h"
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -8,7 +8,6 @@
 #include "judge.h"
 #include "ref/sigmoid.h"
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* Fills t with gates sigmoid(center + x + y / 2), where x is one normal number per
