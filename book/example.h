@@ -1,7 +1,6 @@
 /* example.h -- makes plans and calls for the worked example, and runs the recurrence.
  * Book: all chapters. */
-#ifndef BOOK_EXAMPLE_H
-#define BOOK_EXAMPLE_H
+#pragma once
 
 #include "ref.h"
 #include "tokens.h"
@@ -103,5 +102,3 @@ static inline void recurrence(int n)
 {
     step_run(step_call(0, n));
 }
-
-#endif

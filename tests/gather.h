@@ -1,7 +1,6 @@
 /* gather.h -- gathers the rows and states of all ranks on each rank, for mutants.
  * Book: chapters 14 and 15. */
-#ifndef KCP_TESTS_GATHER_H
-#define KCP_TESTS_GATHER_H
+#pragma once
 
 #include "kcp.h"
 
@@ -48,5 +47,3 @@ static inline int gather_states(const struct kcp_call *c, const int *owner,
     free(all);
     return status;
 }
-
-#endif

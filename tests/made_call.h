@@ -1,7 +1,6 @@
 /* made_call.h -- builds a call of any stage from the stage's field table. Arrays have
  * exactly the bytes of their shapes. */
-#ifndef KCP_MADE_CALL_H
-#define KCP_MADE_CALL_H
+#pragma once
 
 #include "base/tensor_set.h"
 #include "layer.h"
@@ -149,5 +148,3 @@ static inline void made_free(struct made_call *m)
     for (int i = 0; i < m->stage->nfields; i++) free(m->array[i]);
     free(m->saved);
 }
-
-#endif

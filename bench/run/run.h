@@ -4,8 +4,7 @@
  * main reads the options, loads arrays by the field tables of ref/core/registry.c,
  * makes the plan, runs the references or kernels on the ranks and writes the
  * results. */
-#ifndef KCP_RUN_H
-#define KCP_RUN_H
+#pragma once
 
 #include "base/tensor_set.h"
 #include "base/npy.h"
@@ -151,5 +150,3 @@ int  outputs_write(struct run *x);
 
 /* print.c */
 void print_summary(const struct run *x, double seconds);
-
-#endif

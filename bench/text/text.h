@@ -1,7 +1,6 @@
 /* text.h -- make run: a small language model with one KDA layer on R ranks.
  * Book: chapters 08 and 13. */
-#ifndef KCP_TEXT_H
-#define KCP_TEXT_H
+#pragma once
 
 #include "ref.h"
 #include "base/clock.h"
@@ -126,5 +125,3 @@ int    measure_alive(struct finding *f);
 void print_report(FILE *o, const struct finding *f);
 void print_training(FILE *o, const struct finding *f);
 void close_line(const struct finding *f, char *buf, size_t n);
-
-#endif

@@ -1,7 +1,6 @@
 /* page.h -- declares the parts of the page that computes.
  * Book: page "compute". */
-#ifndef BOOK_PAGE_H
-#define BOOK_PAGE_H
+#pragma once
 
 #include "kcp.h"
 
@@ -56,5 +55,3 @@ void picture(const char *label, const double *x, int rows, int cols, int down,
              int across, int wide);
 void diagram(int R, int pass, int until);      /* messages up to step `until` */
 const char *answer(void);      /* the HTML; the next put() begins a new answer */
-
-#endif

@@ -5,8 +5,7 @@
  * In your program the framework provides device memory, bf16 tensors, a stream, and an
  * ncclComm_t for kcp_nccl_from. For GPUs, compile with -DKCP_WITH_CUDA; for ranks that
  * mpirun starts, with -DKCP_WITH_MPI -lkcp_mpi. */
-#ifndef PLACE_H
-#define PLACE_H
+#pragma once
 
 #include "layer.h"
 
@@ -246,5 +245,3 @@ static int place_end(int status)
     return status;
 #endif
 }
-
-#endif

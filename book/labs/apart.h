@@ -1,7 +1,6 @@
 /* apart.h -- runs a student's code in a separate process and returns its results.
  * Book: staff.md.  Used by: kcp-lab-check. */
-#ifndef KCP_LAB_APART_H
-#define KCP_LAB_APART_H
+#pragma once
 
 #include <stddef.h>
 
@@ -18,5 +17,3 @@ function *lab_function(const char *object);
 int chain_main(int argc, char **argv);
 /* kcp-lab-check plan ./lab.so ROW: judges lab 06_plan. */
 int plan_main(int argc, char **argv);
-
-#endif

@@ -1,7 +1,6 @@
 /* frame.h -- prints a failure that a frame (a file that runs a student's code) finds.
  * Book: staff.md.  Used by: {block,orders,threads,tree,warp}.c. */
-#ifndef KCP_LAB_FRAME_H
-#define KCP_LAB_FRAME_H
+#pragma once
 
 #include "kcp.h"
 
@@ -21,5 +20,3 @@ static inline int failed(const char *format, ...)
     va_end(ap);
     return KCP_BAD;
 }
-
-#endif

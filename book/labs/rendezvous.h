@@ -5,8 +5,7 @@
  * message is received; the sends of a group of calls wait at the end of the group. If
  * the process uses no CPU time for MEET_SECONDS, the wait counts as a deadlock.
  */
-#ifndef KCP_LAB_RENDEZVOUS_H
-#define KCP_LAB_RENDEZVOUS_H
+#pragma once
 
 #include "comm.h"
 #include "kcp.h"
@@ -93,5 +92,3 @@ static int meet_wait(const struct kcp_comm *c)
     fflush(stdout);
     return KCP_BAD;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* bf16.h -- converts numbers to and from the bits of a bfloat16 or a float16.
  * Book: chapter 19. */
-#ifndef KCP_BASE_BF16_H
-#define KCP_BASE_BF16_H
+#pragma once
 
 #include <math.h>
 #include <stdint.h>
@@ -53,5 +52,3 @@ static inline double f16_value(uint16_t bits)
     if (exponent == 31) x = fraction ? NAN : INFINITY;
     return bits >> 15 ? -x : x;
 }
-
-#endif

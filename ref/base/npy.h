@@ -5,8 +5,7 @@
  * u2. It reads a u2 as the bits of a bfloat16, and transposes Fortran order to C order.
  * In memory, every float is a double and every integer an int64_t. A file is untrusted
  * input, so the shape in the header is checked against the file's size. */
-#ifndef KCP_NPY_H
-#define KCP_NPY_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -52,5 +51,3 @@ int  npy_bytes(enum npy_kind kind);                     /* per element in the fi
 /* Writes "path: text" to `why`, replacing unprintable characters. Returns -1. */
 int  npy_error(char *why, size_t n, const char *path, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
-
-#endif

@@ -4,8 +4,7 @@
  * Options are "--name value" or "--name=value". Names cannot be abbreviated. Every
  * program also accepts --help (-h) and --version. If --help or --version is given,
  * other arguments are ignored. If an option is given twice, the last value counts. */
-#ifndef KCP_OPTIONS_H
-#define KCP_OPTIONS_H
+#pragma once
 
 #include <stddef.h>
 
@@ -58,5 +57,3 @@ void print_notices(void);
 /* Flushes stdout and returns `status`. Call this at the end of main. If stdout failed
  * (a full disk, a closed pipe), prints one line to stderr and does not return 0. */
 int finish_stdout(const char *program, int status);
-
-#endif

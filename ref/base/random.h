@@ -3,8 +3,7 @@
  *
  * The generator is splitmix64, which hashes a counter. A seed gives the same numbers on
  * every machine, except for the last bits of log and cos. */
-#ifndef KCP_BASE_RANDOM_H
-#define KCP_BASE_RANDOM_H
+#pragma once
 
 #include <math.h>
 #include <stdint.h>
@@ -35,5 +34,3 @@ static inline double random_normal(uint64_t *seed)
     const double r = sqrt(-2 * log(random_uniform(seed)));
     return r * cos(6.283185307179586 * random_uniform(seed));
 }
-
-#endif

@@ -3,8 +3,7 @@
  *
  * The batch has four stretches (runs of tokens), of 2C + C/2 + 1, 1, C and 4C - 1
  * tokens. It has two value heads per key head, and K != V. */
-#ifndef KCP_TEST_BATCH_H
-#define KCP_TEST_BATCH_H
+#pragma once
 
 #include "tests/judge/judge.h"
 
@@ -161,5 +160,3 @@ static inline void batch_identity(const struct batch *x, double *X)
     const int K = x->c.K, V = x->c.V, W = V + K;
     for (int e = 0; e < K * W; e++) X[e] = e % W == V + e / W;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* plan_case.h -- defines the cases of the brute-force check of plans.
  * Book: chapter 06. */
-#ifndef KCP_TEST_PLAN_H
-#define KCP_TEST_PLAN_H
+#pragma once
 
 #include "tests/judge/judge.h"
 
@@ -22,5 +21,3 @@ const char *plan_wrong(const struct kcp_plan *p, const struct plan_case *a);
 /* Calls visit(case, plan) for all small cases until `visit` returns 0. */
 void plan_cases(int (*visit)(const struct plan_case *, struct kcp_plan *, void *),
                 void *arg);
-
-#endif

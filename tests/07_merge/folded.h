@@ -1,7 +1,6 @@
 /* folded.h -- draws a plan's maps, computes the expected states and runs the exchange.
  * Book: chapter 07. */
-#ifndef KCP_TEST_MERGE_H
-#define KCP_TEST_MERGE_H
+#pragma once
 
 #include "tests/judge/judge.h"
 
@@ -39,5 +38,3 @@ int merge_body(struct kcp_comm *comm, void *arg);
 /* Runs all ranks. Returns the number of segments with a wrong state, or -1 on
  * failure. */
 int merge_run(struct whole *a, char *why, size_t n);
-
-#endif

@@ -1,7 +1,6 @@
 /* wrong.h -- declares a second version of forward, with errors selected by flags.
  * Book: chapter 08. */
-#ifndef KCP_08_FORWARD_WRONG_H
-#define KCP_08_FORWARD_WRONG_H
+#pragma once
 
 #include "ref.h"
 
@@ -73,5 +72,3 @@ void fore_state(const struct fore *x, int out, int n, int head, double *S, int l
  * earlier ranks to S. */
 void fore_describe(const struct fore *x, double *map, double *row);
 void fore_fold(const struct fore *x, const double *all, int n, double *S, double *next);
-
-#endif

@@ -1,7 +1,6 @@
 /* wrong.h -- declares a second version of backward, with errors selected by flags.
  * Book: chapter 13. */
-#ifndef KCP_13_BACKWARD_WRONG_H
-#define KCP_13_BACKWARD_WRONG_H
+#pragma once
 
 #include "ref.h"
 
@@ -72,5 +71,3 @@ void wrong_states(struct wrong_rank *x);
 /* Cuts this rank's sequences into strips (parts). Returns KCP_NA for several ranks
  * or a canonical plan. */
 int wrong_strips(struct wrong_rank *x);
-
-#endif

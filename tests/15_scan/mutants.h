@@ -1,7 +1,6 @@
 /* mutants.h -- gathers the whole batch on each rank, for mutants of Spike-KDA.
  * Book: chapter 15. */
-#ifndef KCP_15_SCAN_MUTANTS_H
-#define KCP_15_SCAN_MUTANTS_H
+#pragma once
 
 #include "tests/gather.h"
 #include "tests/judge/judge.h"
@@ -104,5 +103,3 @@ static int collect(struct whole *w, double *to)
     w->alpha = w->dO + a->V;
     return status;
 }
-
-#endif

@@ -3,8 +3,7 @@
  *
  * Ranks are threads, so `flags` is thread-local.
  */
-#ifndef KCP_TEST_16_MUTANTS_H
-#define KCP_TEST_16_MUTANTS_H
+#pragma once
 
 #include "tests/judge/judge.h"
 #include "ref/16_family.h"
@@ -70,5 +69,3 @@ static inline void write_back(const struct family_chunk *x, struct family_rows k
     }                                                                                 \
     KCP_VARIANT(family_##ident) = { "16_family", #ident, why, KCP_F64, KCP_HOST,      \
                                     "one model", run_##ident, NULL };
-
-#endif

@@ -3,8 +3,7 @@
  *
  * The batch has six sequences (two empty, one of one token), h0, dht, two value heads
  * per key head, and K != V. */
-#ifndef KCP_TEST_16_H
-#define KCP_TEST_16_H
+#pragma once
 
 #include "tests/judge/trial.h"
 #include "layer.h"
@@ -41,5 +40,3 @@ static inline int family_kept(const struct kcp_family *args,
 static inline int run_keeping(void *args) { return family_kept(args, ref_family); }
 static const struct kcp_variant family_keeping = { "16_family", "keeping", "", KCP_F64,
     KCP_HOST, "any", run_keeping, NULL };
-
-#endif

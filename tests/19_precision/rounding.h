@@ -1,8 +1,7 @@
 /* rounding.h -- applies a chunk to [h | M] in the number formats of a tensor core.
  * Book: chapter 19.
  * A unit rounds factors to a number format and adds in float; BF16 also rounds X. */
-#ifndef BOOK_ROUNDING_H
-#define BOOK_ROUNDING_H
+#pragma once
 
 #include "base/random.h"
 
@@ -117,5 +116,3 @@ static inline void chunk_draw(struct chunk *x, int strong)
         for (int d = 0; d < K; d++)
             x->kg[i][d] = exp2(x->last[d] - G[i][d]) * k[i][d];
 }
-
-#endif

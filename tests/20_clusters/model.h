@@ -1,8 +1,7 @@
 /* model.h -- simulates the events of an exchange, rank by rank.
  * Book: chapter 20.
  * Every assumption is a constant below and is printed with the results. */
-#ifndef BOOK_MODEL_H
-#define BOOK_MODEL_H
+#pragma once
 
 #include <math.h>
 #include <string.h>
@@ -89,5 +88,3 @@ static inline double two_levels(int R, int g)
         last = fmax(last, node[j] + inside.a + B() / inside.bw + t_MS());
     return last;
 }
-
-#endif

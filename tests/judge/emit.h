@@ -1,7 +1,6 @@
 /* emit.h -- writes the judge's cases to files, for kernels in other languages.
  * Book: CONTRIBUTING.md, "Kernels written elsewhere". */
-#ifndef KCP_EMIT_H
-#define KCP_EMIT_H
+#pragma once
 #include "judge.h"
 
 /* Write cases to `dir`, or judge outputs in `dir`. Return exit status 2 on error. */
@@ -24,5 +23,3 @@ void emit_dims(const struct kcp_field *f, const struct kcp_call *c,
  * output changed by over ten limits; 2: unusable file; 3: smaller changes. */
 int outputs_keep(const char *path, const struct options *o);
 int outputs_against(const char *path, const struct options *o);
-
-#endif

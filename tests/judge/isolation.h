@@ -4,8 +4,7 @@
  * The judge's process prepares the arrays of a trial, compares the outputs and decides
  * the verdict. The variant's process only runs the variant on copies of the arrays. So
  * a crash, hang, early exit or unlimited allocation is a failure of the variant. */
-#ifndef KCP_ISOLATION_H
-#define KCP_ISOLATION_H
+#pragma once
 
 #include "trial.h"
 
@@ -76,5 +75,3 @@ void apply_record(const struct kcp_variant *v, int is_object, struct verdict *t)
  * a command that repeats the failure. */
 void show_failure(struct isolated *x, int i, const struct verdict *t,
                   struct kcp_report *rep);
-
-#endif

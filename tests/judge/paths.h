@@ -1,7 +1,6 @@
 /* paths.h -- finds which rows of the table of kernel paths a case reaches.
  * Book: chapter 08, "Paths". */
-#ifndef KCP_JUDGE_PATHS_H
-#define KCP_JUDGE_PATHS_H
+#pragma once
 
 #include "core/paths.h"
 #include "judge.h"
@@ -65,5 +64,3 @@ int paths_of_call(const char *text);
  * numbers of the cases that reach each row; with `smallest`, adds a small case's text.
  * Returns an exit status. */
 int paths_print(const struct options *o, int cases, int smallest);
-
-#endif

@@ -4,8 +4,7 @@
  * Most plants have one mistake, and a few are correct. self_trials.c judges each plant
  * of table `plants` on its row's cases, and compares the verdict with the row's
  * words. */
-#ifndef KCP_PLANTS_H
-#define KCP_PLANTS_H
+#pragma once
 
 #include "trial.h"
 
@@ -25,5 +24,3 @@ enum { END = 1 << 24 };            /* END + i means i numbers after the end */
 extern const struct plant plants[];
 extern const int nplants;
 extern const struct plant *planted;            /* the plant that runs */
-
-#endif

@@ -1,7 +1,6 @@
 /* tolerance.h -- the table of tolerances as a C array.
  * Book: chapter 19. */
-#ifndef KCP_TOLERANCE_H
-#define KCP_TOLERANCE_H
+#pragma once
 
 #include "kcp.h"
 
@@ -20,5 +19,3 @@ static inline double tolerance_of(enum tolerance row, enum kcp_storage storage)
 #undef TOLERANCE
     return table[row][storage];
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* trial.h -- a trial: R ranks, each with arguments and buffers.
  * Book: CONTRIBUTING.md, "How the judge works". */
-#ifndef KCP_TRIAL_H
-#define KCP_TRIAL_H
+#pragma once
 
 #include "judge.h"
 
@@ -171,5 +170,3 @@ const struct memory *gpu_of_threads(void);     /* NULL: no GPU, or a GPU per ran
  * that process has arrays on the device. */
 const struct memory *trial_memory(enum kcp_where where);
 extern const struct memory *memory_forced;     /* if set, the result in checks */
-
-#endif
