@@ -227,6 +227,24 @@ static double by_chance(int64_t n)
     return n < 64 ? 1 + 1 / sqrt(2 * fmax((double)n, 1)) : 1;
 }
 
+/* Returns how many normally distributed errors vary as much in their RMS as a head's
+ * errors, if these are in proportion to x: 3 (sum of x^2)^2 / (sum of x^4), at most n.
+ * If beta is saturated, a few tokens of a hundred have nearly all of dbeta_raw. */
+static double count_alike(const struct slice *s, const struct view *v, const double *x,
+                          int64_t outer, int64_t head)
+{
+    double two = 0, four = 0;
+    for (int64_t a = 0; a < outer; a++)
+        for (int64_t i = 0; i < v->inner; i++) {
+            const double y = x[(a * v->heads + head) * v->inner + i];
+            if (!inside(s, v, i) || is_unwritten(y)) continue;
+            two += y * y;
+            four += pow(y, 4);
+        }
+    const double n = (double)(v->outer * v->inner);
+    return four > 0 ? fmin(n, 3 * two * two / four) : n;
+}
+
 /* Returns the largest factor by which a limit may rise. In bf16 the factor is 4, or
  * 16/tokens for a batch of one to three tokens. The output of one token is v times the
  * dot product of q and k, whose terms may cancel: on an H200, three of seventeen seeds
@@ -280,7 +298,8 @@ static double times_moved(const struct slice *s)
 }
 
 /* Returns the raised limit of a head whose error `err` exceeds the plain limit `tol`.
- * For part M of maps the limit stays `tol`. */
+ * For part M of maps the limit stays `tol`. If few numbers have nearly all of the
+ * effect of rounding, three standard deviations of chance are added to this effect. */
 static double conditioned(const struct slice *s, const struct view *v, int64_t h,
                           double size, int64_t all_outer, double tol, double err)
 {
@@ -295,8 +314,11 @@ static double conditioned(const struct slice *s, const struct view *v, int64_t h
         if (s->field->shape[0] == 'T')            /* the RMS of this rank's tokens */
             by = fmax(by, rms_head(s, v, moved + s->first * v->heads * v->inner,
                                    v->outer, h));
-        limit = fmax(tol, times_moved(s) * by / size);
-        limit = fmin(limit * by_chance(v->outer * v->inner), most);
+        const double n = count_alike(s, v, moved, outer, h);
+        const double chance = n < 64 ? 1 + 3 / sqrt(2 * n) : 1;
+        limit = fmax(tol * by_chance(v->outer * v->inner),
+                     times_moved(s) * by / size * chance);
+        limit = fmin(limit, most);
         if (err <= 0.9 * limit) break;            /* more draws only raise `limit` */
     }
     return limit;

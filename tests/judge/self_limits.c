@@ -120,6 +120,8 @@ static int limits(struct kcp_report *rep)
         { "one token", LIMIT("o", 1, 16, KCP_BF16, 4.2 * o, 17 * o, 1, 16 * o) },
         { "two tokens", LIMIT("o", 2, 16, KCP_BF16, 4.2 * o, 17 * o, 1, 8 * o) },
         { "larger error", LIMIT("o", 1, 16, KCP_BF16, 32 * o, 17 * o, 1, o) },
+        { "one of 64", "08", "o", 64, 64, 1, -1, KCP_BF16, 1, 28 * o, 1, 0, 4 * o, 0, 1,
+          0, 1.5 * o * (1 + 3 / sqrt(6)) },
         /* slices in which only one token of 64 is wrong */
         { "3 times o's", TOKEN("08", "o", 3.2 * o, 0, 0, 0, 1, 3 * o) },
         { "below 3 times", TOKEN("08", "o", 2.8 * o, 0, 0, 0, 1, 0) },
