@@ -5,8 +5,7 @@
  * a state *enters* (h0) where a sequence begins and *leaves* (ht) where a sequence
  * ends. With back = 1, a gradient enters (dht) where a sequence ends and leaves (dh0)
  * where a sequence begins. */
-#ifndef KCP_08_RANK_H
-#define KCP_08_RANK_H
+#pragma once
 
 #include "checked.h"
 #include "ref.h"
@@ -38,5 +37,3 @@ void rank_pass(const void *args, int back, const double *from, int64_t numbers,
 int rank_end(const void *args, struct rank_arrays *x, int status, const char *name);
 
 #pragma GCC visibility pop
-
-#endif

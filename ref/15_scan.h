@@ -1,7 +1,6 @@
 /* 15_scan.h -- declarations for the files of chapter 15.
  * Book: chapter 15. */
-#ifndef KCP_15_SCAN_H
-#define KCP_15_SCAN_H
+#pragma once
 
 #include "08_rank.h"
 
@@ -71,5 +70,3 @@ int  scan_gradients(struct spike_rank *x);
 /* ---- repeated outputs (15_repeat.c), across cuts too */
 int scan_repeat(struct spike_rank *x);
 int scan_spread(struct spike_rank *x);
-
-#endif

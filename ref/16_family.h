@@ -7,8 +7,7 @@
  *   v_new = u - w S      o = scale qg S + tril(Aqk) v_new      S <- Λ S + kg^T v_new.
  * If a token needs two rows of the form (DPLR: one for b, one for k), a chunk of C
  * tokens has 2 C rows. The scans' code is the same for 1 and for 2 rows per token. */
-#ifndef KCP_16_FAMILY_H
-#define KCP_16_FAMILY_H
+#pragma once
 
 #include "08_rank.h"
 
@@ -114,5 +113,3 @@ struct family_rank {
 int   family_prepare(struct family_rank *x);
 void  family_every(struct family_rank *x, int back);     /* form, or form_back */
 void  family_diagonal(int n, int HV, int K, int V, double *maps);   /* 16_diagonal.c */
-
-#endif

@@ -4,8 +4,7 @@
  * As in 17_warp.h, numbers are double, but have the positions of bf16 numbers. When a
  * copy is issued, its destination is filled with NaN. The numbers arrive later, when
  * block_carry_out runs. So NaN is read from a buffer that is read or refilled early. */
-#ifndef KCP_17_BLOCK_H
-#define KCP_17_BLOCK_H
+#pragma once
 
 #include "17_warp.h"
 #include "kcp.h"
@@ -95,5 +94,3 @@ int block_run(int step(void *m, int role, int i), void *m, int roles, int chunks
  * unsupported bit or lacks bit 62 (the swizzle), D becomes NaN. */
 void warpgroup_mma(double *d, int columns, const double (*a)[16], const double *shared,
                    uint64_t descriptor, int mn_major);
-
-#endif

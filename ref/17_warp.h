@@ -3,8 +3,7 @@
  *
  * Numbers are double, so that tests can compare results to 1e-12. Positions are those
  * of bf16 numbers: two numbers per register, 2 bytes per number in shared memory. */
-#ifndef KCP_17_WARP_H
-#define KCP_17_WARP_H
+#pragma once
 
 #include <stdint.h>
 
@@ -34,5 +33,3 @@ void warp_state(struct fragment_d *tiles, double *S, int wide, int out);
  * engine does with a swizzle of 128 bytes. Sets the tile's remaining elements to 0. */
 void warp_tma_load(double *tile, const double *from, int64_t stride, int rows,
                    int columns);
-
-#endif

@@ -1,7 +1,6 @@
 /* checked.h -- checks of stage calls, and error messages.
  * Book: chapter 20. */
-#ifndef KCP_CHECKED_H
-#define KCP_CHECKED_H
+#pragma once
 
 #include "layer.h"
 
@@ -81,5 +80,4 @@ uint64_t kcp_plan_digest(const struct kcp_plan *plan);
 
 #ifdef __cplusplus
 }
-#endif
 #endif

@@ -4,8 +4,7 @@
  * Constructors of comm/ and cuda/ set the pointers before main() starts, so ref/ names
  * nothing of these folders. If a folder is not linked, its pointer is NULL. Then
  * kcp_begin rejects stages with ranks, or no GPU is found. */
-#ifndef KCP_MOVES_H
-#define KCP_MOVES_H
+#pragma once
 
 #include "kcp.h"
 
@@ -42,6 +41,4 @@ extern gpu_launch *kcp_gpu_launch;
 #pragma GCC visibility pop
 #ifdef __cplusplus
 }
-#endif
-
 #endif

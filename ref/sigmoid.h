@@ -2,8 +2,7 @@
  * Book: chapters 14, 15.
  *
  * For large negative x, exp(-x) is infinite, and the result is 0 as required. */
-#ifndef REF_SIGMOID_H
-#define REF_SIGMOID_H
+#pragma once
 
 #include <math.h>
 
@@ -11,5 +10,3 @@ static inline double sigmoid(double x)
 {
     return 1 / (1 + exp(-x));
 }
-
-#endif

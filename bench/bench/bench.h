@@ -1,7 +1,6 @@
 /* bench.h -- declarations for the files of kcp-bench.
  * Book: chapter 18. */
-#ifndef KCP_BENCH_H
-#define KCP_BENCH_H
+#pragma once
 
 #include "tests/judge/judge.h"
 
@@ -145,5 +144,4 @@ const char *save_word(const struct bench *b);
 
 #ifdef __cplusplus
 }
-#endif
 #endif

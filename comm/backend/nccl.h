@@ -3,8 +3,7 @@
  *
  * The first communicator opens libnccl, so that a program can start without libnccl. If
  * the caller has already loaded libnccl, that copy is used. */
-#ifndef KCP_NCCL_H
-#define KCP_NCCL_H
+#pragma once
 
 #include "kcp.h"
 
@@ -67,5 +66,3 @@ int nccl_id_by_file(const struct nccl *nccl, const char *path, int r, double sec
                     ncclUniqueId *id, char *why, size_t n);
 
 #pragma GCC visibility pop
-
-#endif

@@ -9,8 +9,7 @@
  * has one visit per rank in a contiguous plan, two in a zigzag plan, and many in a
  * striped plan. A visit that does not start a sequence receives a state. A visit that
  * does not end a sequence sends a state. */
-#ifndef KCP_EXCHANGE_H
-#define KCP_EXCHANGE_H
+#pragma once
 
 #include "kcp.h"
 
@@ -92,5 +91,3 @@ KCP_FORM_LIST(FORM_DECLARED)
 #undef FORM_DECLARED
 
 #pragma GCC visibility pop
-
-#endif

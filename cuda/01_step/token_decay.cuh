@@ -1,7 +1,6 @@
 // token_decay.cuh -- e^g of one token, without a bias that accumulates over tokens.
 // Book: chapter 01, "Code: kernels".
-#ifndef KCP_01_TOKEN_DECAY_CUH
-#define KCP_01_TOKEN_DECAY_CUH
+#pragma once
 
 // Returns e^g. The state is multiplied by e^g once per token, so a bias accumulates
 // over thousands of tokens. For results near 1, expf has a bias below one ulp, whereas
@@ -11,5 +10,3 @@ static __device__ __forceinline__ float token_decay(float g)
 {
     return g > -0.5f ? 1.0f + expm1f(g) : expf(g);
 }
-
-#endif

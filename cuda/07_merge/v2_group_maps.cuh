@@ -8,8 +8,7 @@
 // omitted products are about 2^-24 of the largest. Bound: 6 x 2 K^2 64 flops per step,
 // 1.75 us of an SM at its peak. Loading 64 KiB of M per step takes nearly as long.
 // During each step, the next M is copied.
-#ifndef KCP_07_V2_GROUP_MAPS_CUH
-#define KCP_07_V2_GROUP_MAPS_CUH
+#pragma once
 
 #include "cuda/tile/warpgroup_scan.cuh"
 
@@ -113,5 +112,3 @@ static __device__ __forceinline__ void apply_maps(struct map_sequence w, float (
         __syncthreads();
     }
 }
-
-#endif

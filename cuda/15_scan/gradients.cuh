@@ -1,7 +1,6 @@
 // gradients.cuh -- all gradients of the tokens of a tile (one chunk).
 // Book: chapter 15, "Code: kernels".
-#ifndef KCP_15_GRADIENTS_CUH
-#define KCP_15_GRADIENTS_CUH
+#pragma once
 
 #include "token.cuh"
 
@@ -144,5 +143,3 @@ static __global__ void end_map(int K, int V, const float *decay, int transpose,
         *pi = M;
     }
 }
-
-#endif

@@ -1,7 +1,6 @@
 // program.cuh -- one rank's Spike-KDA: tiles, maps, repeated outputs, and backward.
 // Book: chapter 15, "Code: kernels".
-#ifndef KCP_15_PROGRAM_CUH
-#define KCP_15_PROGRAM_CUH
+#pragma once
 
 #include "core/paths.h"
 #include "rank.cuh"
@@ -243,5 +242,3 @@ size_t scan_work(const void *args, const struct scan_kernel &by)
     struct scan x;
     return a->plan ? scan_layout(&x, a, by) : 0;
 }
-
-#endif

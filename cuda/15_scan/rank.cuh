@@ -1,7 +1,6 @@
 // rank.cuh -- one rank's workspace for Spike-KDA, and the choice of the scan.
 // Book: chapter 15, "Code: kernels".
-#ifndef KCP_15_RANK_CUH
-#define KCP_15_RANK_CUH
+#pragma once
 
 #include "cuda/host/workspace.cuh"
 #include "cuda/host/mapops.cuh"
@@ -127,5 +126,3 @@ static void store_tables(struct scan *x)
     }
     put_rest(&facts);
 }
-
-#endif

@@ -1,7 +1,6 @@
 // repeat.cuh -- dropped tokens repeat earlier outputs: forward and backward.
 // Book: chapter 15, "Code: kernels".
-#ifndef KCP_15_REPEAT_CUH
-#define KCP_15_REPEAT_CUH
+#pragma once
 
 #include "cuda/host/segment_sum.cuh"
 #include "token.cuh"
@@ -166,5 +165,3 @@ static int spread_gradients(const struct repeats *x, const struct kcp_context *c
                                                                                   s);
     return status ? status : launched();
 }
-
-#endif

@@ -1,7 +1,6 @@
 // scan.cuh -- the interface of the scan's variants: their products and cost model.
 // Book: chapter 15, "Code: kernels".
-#ifndef KCP_15_SCAN_CUH
-#define KCP_15_SCAN_CUH
+#pragma once
 
 #include "cuda/host/workspace.cuh"
 #include "tree.cuh"
@@ -30,5 +29,3 @@ extern template int scan_run<bf16>(void *, const struct scan_kernel &);
 extern template int scan_run<float>(void *, const struct scan_kernel &);
 extern template size_t scan_work<bf16>(const void *, const struct scan_kernel &);
 extern template size_t scan_work<float>(const void *, const struct scan_kernel &);
-
-#endif

@@ -1,7 +1,6 @@
 // sequential.cuh -- sequential scan: a state in registers, one token after another.
 // Book: chapter 15, "Code: kernels".
-#ifndef KCP_15_SEQUENTIAL_CUH
-#define KCP_15_SEQUENTIAL_CUH
+#pragma once
 
 #include "token.cuh"
 #include "cuda/tile/warp.cuh"
@@ -236,5 +235,3 @@ static void sequential_tile(const struct tile &x, int W, int ld, float *state,
     else if (x.a.K <= 128) f = sequential_scan<X, 4, back, emits>;
     f<<<grid, SCAN_THREADS, 0, x.a.stream>>>(x, W, ld, state, keep);
 }
-
-#endif

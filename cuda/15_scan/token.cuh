@@ -1,7 +1,6 @@
 // token.cuh -- one token of Spike-KDA on the device: gates, state updates, output.
 // Book: chapter 15, "Code: kernels".
-#ifndef KCP_15_TOKEN_CUH
-#define KCP_15_TOKEN_CUH
+#pragma once
 
 #include "tree.cuh"
 
@@ -145,5 +144,3 @@ static __global__ void emit(const struct tile x, float *S_last)
         S_last[(int64_t)n * K * V + iv] = alpha[i] * S[iv] + beta * k[i] * err;
     }
 }
-
-#endif

@@ -1,7 +1,6 @@
 // tree.cuh -- products in the tree of maps over the tokens of a tile (one chunk).
 // Book: chapter 15, "Code: kernels".
-#ifndef KCP_15_TREE_CUH
-#define KCP_15_TREE_CUH
+#pragma once
 
 #include "cuda/tile/device.cuh"
 
@@ -95,5 +94,3 @@ static inline int tree_down(struct product x, products *run, struct CUstream_st 
     for (; x.d >= 1 && x.n > 1 && !status; x.d /= 2) status = run(&x, stream);
     return status;
 }
-
-#endif

@@ -1,7 +1,6 @@
 // program.cuh -- one rank's forward or backward of DPLR, GDN-2 or GLA.
 // Book: chapter 16, "Code: kernels".
-#ifndef KCP_16_PROGRAM_CUH
-#define KCP_16_PROGRAM_CUH
+#pragma once
 
 #include "workspace.cuh"
 
@@ -176,5 +175,3 @@ static size_t family_work(const struct kcp_family *a, const struct engine &by)
     struct program x;
     return a->plan && by.t.path ? family_layout<X>(&x, a, by) : 0;
 }
-
-#endif

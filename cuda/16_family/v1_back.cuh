@@ -1,7 +1,6 @@
 // v1_back.cuh -- backward of u, w, kg, qg, Aqk (form), one block per chunk and head.
 // Book: chapter 16, "Code: kernels".
-#ifndef KCP_16_V1_BACK_CUH
-#define KCP_16_V1_BACK_CUH
+#pragma once
 
 #include "v1_form.cuh"
 
@@ -172,5 +171,3 @@ static __global__ void family_channels_back(const struct family x)
         out<X>(x.a.dk, s.t + i, H, blockIdx.y, K)[d] = y.k[i];
     }
 }
-
-#endif

@@ -1,7 +1,6 @@
 // v1_form.cuh -- u, w, kg, qg, Aqk (form) of any model, one block per chunk and head.
 // Book: chapter 16, "Code: kernels".
-#ifndef KCP_16_V1_FORM_CUH
-#define KCP_16_V1_FORM_CUH
+#pragma once
 
 #include "workspace.cuh"
 #include "cuda/tile/math.cuh"
@@ -155,5 +154,3 @@ static __global__ void family_columns(const struct family x)
     if (col < x.a.K) key_column<X>(x, s, n, col);
     else value_column<X>(x, s, n, col - x.a.K);
 }
-
-#endif

@@ -49,22 +49,12 @@ static size_t family_v1_stages_work(const void *args)
 }
 
 KCP_VARIANT(family_v1_stages) = {
-    "16_family",
-    "v1_stages",
+    "16_family", "v1_stages",
     "writes the model as rows of KDA, then runs KDA's v1 kernels on them",
-    KCP_BF16,
-    KCP_DEVICE,
-    "K, V up to 256",
-    family_v1_stages_run<bf16>,
-    family_v1_stages_work<bf16>
-};
+    KCP_BF16, KCP_DEVICE, "K, V up to 256", family_v1_stages_run<bf16>,
+    family_v1_stages_work<bf16> };
 KCP_VARIANT(family_v1_stages_f32) = {
-    "16_family",
-    "v1_stages_f32",
+    "16_family", "v1_stages_f32",
     "writes the model as rows of KDA, then runs KDA's v1 kernels on them",
-    KCP_F32,
-    KCP_DEVICE,
-    "K, V up to 256",
-    family_v1_stages_run<float>,
-    family_v1_stages_work<float>
-};
+    KCP_F32, KCP_DEVICE, "K, V up to 256", family_v1_stages_run<float>,
+    family_v1_stages_work<float> };

@@ -1,7 +1,6 @@
 // v2_back.cuh -- tensor-core backward of u, w, kg, qg, Aqk (form), a block per chunk.
 // Book: chapter T, "Chapter 16: the family".
-#ifndef KCP_16_V2_BACK_CUH
-#define KCP_16_V2_BACK_CUH
+#pragma once
 
 #include "v2_back_diagonal.cuh"
 #include "cuda/tile/launch_shared.cuh"
@@ -150,5 +149,3 @@ static int back_of(const struct family *x)
     return launch_shared(form_backward<model, K, V>, dim3(x->NC, x->a.H), 2 * K, bytes,
                          x->a.stream, *x);
 }
-
-#endif

@@ -1,7 +1,6 @@
 // v2_back_diagonal.cuh -- backward through the pairs of 16 x 16 diagonal tiles.
 // Book: chapter T, "Chapter 16: the family".
-#ifndef KCP_16_V2_BACK_DIAGONAL_CUH
-#define KCP_16_V2_BACK_DIAGONAL_CUH
+#pragma once
 
 #include "v2_back_pairs.cuh"
 
@@ -116,5 +115,3 @@ static __device__ void rows_back(const struct family &x, struct token_range z, i
         if (i < z.len) store_shared(x, z.t + i, n, d, dq, dk);
     }
 }
-
-#endif

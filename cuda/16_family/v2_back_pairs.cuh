@@ -1,7 +1,6 @@
 // v2_back_pairs.cuh -- backward through the scores of a chunk, tile by tile.
 // Book: chapter T, "Chapter 16: the family".
-#ifndef KCP_16_V2_BACK_PAIRS_CUH
-#define KCP_16_V2_BACK_PAIRS_CUH
+#pragma once
 
 #include "v2_back_states.cuh"
 
@@ -203,5 +202,3 @@ static __device__ void pairs_back(Storage &s, int d0, struct slab<C> &P,
                         U);
     }
 }
-
-#endif

@@ -1,7 +1,6 @@
 // v2_back_states.cuh -- backward through a chunk's triangular systems and states.
 // Book: chapter T, "Chapter 16: the family".
-#ifndef KCP_16_V2_BACK_STATES_CUH
-#define KCP_16_V2_BACK_STATES_CUH
+#pragma once
 
 #include "v2_back_storage.cuh"
 
@@ -183,5 +182,3 @@ static __device__ void systems(struct back_storage<model, K, V> &s, float scale)
     for (int at = threadIdx.x; at < C * 16 && m == 1; at += blockDim.x)
         e[at].qk = s.of_qk[at / 16][at / 256 * 16 + at % 16];
 }
-
-#endif

@@ -1,7 +1,6 @@
 // v2_back_storage.cuh -- layout of the backward kernel's shared memory, and its loads.
 // Book: chapter T, "Chapter 16: the family".
-#ifndef KCP_16_V2_BACK_STORAGE_CUH
-#define KCP_16_V2_BACK_STORAGE_CUH
+#pragma once
 
 #include "v2_form.cuh"
 
@@ -128,5 +127,3 @@ static __device__ void load_inputs(const struct family &x, struct token_range z,
     cp_async_commit();
     cp_async_wait<0>();
 }
-
-#endif

@@ -1,7 +1,6 @@
 // v2_form.cuh -- u, w, kg, qg, Aqk (the form) of any model on tensor cores.
 // Book: chapter T, "Chapter 16: the family".
-#ifndef KCP_16_V2_FORM_CUH
-#define KCP_16_V2_FORM_CUH
+#pragma once
 
 #include "v2_form_pairs.cuh"
 #include "cuda/tile/launch_shared.cuh"
@@ -196,5 +195,3 @@ static int form_of(const struct family *x)
     return launch_shared(make_form<model, K, V>, dim3(x->NC, x->a.HV),
                          traits<model>::threads, bytes, x->a.stream, *x);
 }
-
-#endif

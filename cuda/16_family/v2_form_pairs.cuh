@@ -1,7 +1,6 @@
 // v2_form_pairs.cuh -- scores of a chunk of any model, with anchors.
 // Book: chapter T, "Chapter 16: the family".
-#ifndef KCP_16_V2_FORM_PAIRS_CUH
-#define KCP_16_V2_FORM_PAIRS_CUH
+#pragma once
 
 #include "v2_form_storage.cuh"
 
@@ -115,5 +114,3 @@ static __device__ void diagonal(Storage &s, float scale)
         if (lane == 0) put_pair(s, 0, scale, i, i, x, y);
     }
 }
-
-#endif

@@ -1,7 +1,6 @@
 // v2_form_storage.cuh -- layout of a chunk's form (u, w, kg, qg, Aqk) in shared memory.
 // Book: chapter T, "Chapter 16: the family".
-#ifndef KCP_16_V2_FORM_STORAGE_CUH
-#define KCP_16_V2_FORM_STORAGE_CUH
+#pragma once
 
 #include "workspace.cuh"
 #include "cuda/tile/math.cuh"
@@ -115,5 +114,3 @@ static __device__ void store_rows_of_form(const struct family &x, struct token_r
             from ? *(const uint4 *)(from + i * ld + d) : none;
     }
 }
-
-#endif

@@ -1,7 +1,6 @@
 // v2_scan.cuh -- DPLR's scan and reverse scan: four computing and four storing warps.
 // Book: chapter T, "Chapter 16: the family".
-#ifndef KCP_16_V2_SCAN_CUH
-#define KCP_16_V2_SCAN_CUH
+#pragma once
 
 #include "v2_scan_step.cuh"
 #include "cuda/tile/launch_shared.cuh"
@@ -97,5 +96,3 @@ static int launch_dplr_scan(const struct family *x, const void *from, void *to,
                          256, bytes, x->a.stream, *x, (const float *)from, (float *)to,
                          (bf16 *)keep);
 }
-
-#endif

@@ -1,7 +1,6 @@
 // v2_scan_step.cuh -- a step of DPLR's scan and reverse scan, with 32 tokens.
 // Book: chapter T, "Chapter 16: the family".
-#ifndef KCP_16_V2_SCAN_STEP_CUH
-#define KCP_16_V2_SCAN_STEP_CUH
+#pragma once
 
 #include "v2_back_storage.cuh"
 
@@ -260,5 +259,3 @@ static __device__ __forceinline__ void store_reverse_step(
     store_fragments<4>(row, 2 * ld, z.len, x_);
     store_rows<4>(row + ld, 2 * ld, z.len, y);
 }
-
-#endif

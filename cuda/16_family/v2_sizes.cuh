@@ -1,7 +1,6 @@
 // v2_sizes.cuh -- dispatch from a call's model, K and V to template arguments.
 // Book: chapter T, "Chapter 16: the family".
-#ifndef KCP_16_V2_SIZES_CUH
-#define KCP_16_V2_SIZES_CUH
+#pragma once
 
 #include "workspace.cuh"
 
@@ -23,5 +22,3 @@ static int any_size(const struct family *x)
         return V == 64 ? one_size<model, 64, 64>(x) : one_size<model, 64, 128>(x);
     return V == 64 ? one_size<model, 128, 64>(x) : one_size<model, 128, 128>(x);
 }
-
-#endif

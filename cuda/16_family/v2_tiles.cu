@@ -75,12 +75,7 @@ static size_t family_v2_tiles_work(const void *args)
 }
 
 KCP_VARIANT(family_v2_tiles) = {
-    "16_family",
-    "v2_tiles",
+    "16_family", "v2_tiles",
     "tensor cores compute the form (u, w, kg, qg, Aqk) in tiles",
-    KCP_BF16,
-    KCP_DEVICE,
-    "K and V 64 or 128",
-    family_v2_tiles_run,
-    family_v2_tiles_work
-};
+    KCP_BF16, KCP_DEVICE, "K and V 64 or 128", family_v2_tiles_run,
+    family_v2_tiles_work };

@@ -1,7 +1,6 @@
 // workspace.cuh -- arrays of a DPLR, GDN-2 or GLA call, and its kernels' interface.
 // Book: chapter 16, "Code: kernels".
-#ifndef KCP_16_WORKSPACE_CUH
-#define KCP_16_WORKSPACE_CUH
+#pragma once
 
 #include "cuda/host/workspace.cuh"
 #include "cuda/host/mapops.cuh"
@@ -155,5 +154,3 @@ static size_t family_layout(struct program *x, const struct kcp_family *args,
     x->e.work = arena_take(r, ahead > behind ? ahead : behind, 1);
     return r->used;
 }
-
-#endif

@@ -1,7 +1,6 @@
 // ladder.cuh -- shared by the rungs (the kernels v1 to v8): sizes, state, operand A.
 // Book: chapter 17.
-#ifndef KCP_LADDER_CUH
-#define KCP_LADDER_CUH
+#pragma once
 
 #include "cuda/tile/pipeline.cuh"
 
@@ -33,5 +32,3 @@ static __device__ __forceinline__ void pack_a(uint32_t *a, const float (*d)[4])
     a[3] = pack_bf16x2(d[1][2], d[1][3]);
 }
 //< pack-a
-
-#endif

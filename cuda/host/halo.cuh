@@ -1,7 +1,6 @@
 // halo.cuh -- finds the rows around a segment, in the shard or in the halo.
 // Book: chapter 14.
-#ifndef KCP_HALO_CUH
-#define KCP_HALO_CUH
+#pragma once
 
 #include "checked.h"
 #include "cuda/host/mapops.cuh"
@@ -154,5 +153,3 @@ static inline int pass_empty_rows(const struct conv_call *a, size_t bytes,
     }
     return launched();
 }
-
-#endif

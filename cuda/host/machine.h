@@ -5,8 +5,7 @@
  * K = V = 128. Memory bounds a share of a time. On a GPU whose memory is slower, this
  * share grows as the bandwidth falls; the rest stays, because latencies and clocks of
  * SMs bound it. A cut changes results only by rounding. */
-#ifndef KCP_MACHINE_H
-#define KCP_MACHINE_H
+#pragma once
 
 /* Bandwidth of an H200's memory by the GPU's attributes, in GB/s (a copy reaches 4250).
  * The shares follow from times of an H100 (3352 GB/s; a copy reaches 3020) divided by
@@ -64,5 +63,3 @@
 /* With K = 128, the kernel that folds the maps of strips has 8 columns per block if the
  * launch has at most 8 columns (HV * V per segment) per SM, otherwise 16. */
 #define KCP_FOLD_COLUMNS 8
-
-#endif

@@ -1,7 +1,6 @@
 // mapops.cuh -- arithmetic of maps on the device: compose, apply, copy in fp32.
 // Book: chapter 07.
-#ifndef KCP_MAPOPS_CUH
-#define KCP_MAPOPS_CUH
+#pragma once
 
 #include "kcp.h"
 
@@ -11,6 +10,4 @@ extern "C" {
 extern const struct kcp_mapops cuda_mapops;    /* device pointers, elem 4 */
 #ifdef __cplusplus
 }
-#endif
-
 #endif

@@ -1,7 +1,6 @@
 /* memory.h -- arrays of a trial or of kcp-run: in host memory or in GPU memory.
  * Book: CONTRIBUTING.md, "How the judge works". */
-#ifndef KCP_MEMORY_H
-#define KCP_MEMORY_H
+#pragma once
 
 #include "kcp.h"
 
@@ -49,5 +48,4 @@ void turn_end(void);
 
 #ifdef __cplusplus
 }
-#endif
 #endif

@@ -1,7 +1,6 @@
 // processors.cuh -- the calling thread's GPU, and the number of its SMs.
 // Book: chapter 08, "Paths".
-#ifndef KCP_PROCESSORS_CUH
-#define KCP_PROCESSORS_CUH
+#pragma once
 
 #include "core/paths.h"
 
@@ -13,5 +12,3 @@ static inline struct kcp_device device_here(void)
 }
 
 static inline int processors(void) { return device_here().sms; }
-
-#endif

@@ -4,8 +4,7 @@
 // A program may define kcp_part. The hook calls kcp_part with the stream at each
 // boundary, for example to record an event. The library does not define kcp_part, and
 // without a definition the hook does nothing.
-#ifndef KCP_PROFILE_HOOKS_CUH
-#define KCP_PROFILE_HOOKS_CUH
+#pragma once
 
 struct CUstream_st;
 
@@ -23,5 +22,3 @@ static inline void profile_hook(enum profile_part p, struct CUstream_st *stream)
 {
     if (kcp_part) kcp_part(p, stream);
 }
-
-#endif

@@ -2,8 +2,7 @@
 // Book: chapters 08 and 14.
 //
 // The numbers are kernel arguments, so a CUDA graph can replay the launches.
-#ifndef KCP_PUTTER_CUH
-#define KCP_PUTTER_CUH
+#pragma once
 
 #include "cuda/tile/device.cuh"
 
@@ -32,5 +31,3 @@ static inline void put(struct putter *x, int value)
     if (x->m.count == 256) put_rest(x);
     x->m.x[x->m.count++] = value;
 }
-
-#endif

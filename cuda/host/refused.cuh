@@ -1,7 +1,6 @@
 // refused.cuh -- sets all gradients except dh0 to NaN if `saved` does not fit the call.
 // Book: chapter 13, "Code: kernels".
-#ifndef KCP_REFUSED_CUH
-#define KCP_REFUSED_CUH
+#pragma once
 
 #include "checked.h"
 #include "workspace.cuh"
@@ -22,5 +21,3 @@ static void nan_if_block_differs(const struct kcp_backward *a, const struct aren
     }
     nan_if_head_differs<<<264, 256, 0, a->stream>>>(a->saved, r->head, out);
 }
-
-#endif

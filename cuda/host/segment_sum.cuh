@@ -1,7 +1,6 @@
 // segment_sum.cuh -- sums gradients of parameters over all ranks, segment by segment.
 // Book: chapters 13 and 14.
-#ifndef KCP_SEGMENT_SUM_CUH
-#define KCP_SEGMENT_SUM_CUH
+#pragma once
 
 #include "cuda/tile/device.cuh"
 
@@ -88,5 +87,3 @@ static int parameter_sum(const struct kcp_call *c, const float *part, int64_t n,
         n, gathers ? rows * c->plan->R : rows, part, sum);
     return launched();
 }
-
-#endif

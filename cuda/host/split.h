@@ -5,8 +5,7 @@
  * A strip is a part of a segment. A chunk has C tokens. One rule computes the length of
  * strips for programs with one kernel per stage, another rule for the fused forward,
  * whose launches overlap. P (`processors`) is the SM count. Costs are in machine.h. */
-#ifndef KCP_SPLIT_H
-#define KCP_SPLIT_H
+#pragma once
 
 #include "core/paths.h"
 #include "machine.h"
@@ -462,5 +461,3 @@ static inline int kcp_jobs(const struct kcp_call *a, int launch, int processors)
             n++;
     return n;
 }
-
-#endif

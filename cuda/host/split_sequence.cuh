@@ -1,7 +1,6 @@
 // split_sequence.cuh -- cuts segments into strips if (segment, head) pairs are few.
 // Book: chapter 18b, "Few heads".
-#ifndef KCP_SPLIT_SEQUENCE_CUH
-#define KCP_SPLIT_SEQUENCE_CUH
+#pragma once
 
 #include "workspace.cuh"
 #include "processors.cuh"
@@ -240,5 +239,3 @@ static inline int start_strips(const struct kcp_call *a, const struct split *p,
     }
     return status;
 }
-
-#endif

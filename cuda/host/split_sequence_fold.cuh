@@ -1,7 +1,6 @@
 // split_sequence_fold.cuh -- one kernel computes the state at the start of every strip.
 // Book: chapter 18b, "Few heads".
-#ifndef KCP_SPLIT_SEQUENCE_FOLD_CUH
-#define KCP_SPLIT_SEQUENCE_FOLD_CUH
+#pragma once
 
 #include "cuda/tile/launch_shared.cuh"
 
@@ -191,5 +190,3 @@ static __global__ __launch_bounds__(FOLD_THREADS) void fold_once(
     for (int c = 0; c < OUT; c++)
         if (own + c < Vb) S_out[at * ld_out + own + c] = y[c] + x[c];
 }
-
-#endif

@@ -1,7 +1,6 @@
 // stage_args.cuh -- arrays of a whole pass by field name, and arguments of its stages.
 // Book: chapters 08 and 13, "Code: kernels".
-#ifndef KCP_STAGE_ARGS_CUH
-#define KCP_STAGE_ARGS_CUH
+#pragma once
 
 #include "workspace.cuh"
 
@@ -100,5 +99,3 @@ static void place_recomputed(struct arena *r, const struct kcp_call *a,
     x->v_new = arena_named(r, "v_new", TV * a->V, sizeof(X));
     x->h = arena_named(r, "h", (int64_t)a->NC * a->HV * a->K * a->V, sizeof(X));
 }
-
-#endif

@@ -1,7 +1,6 @@
 // stages_v1.cuh -- the kernels from which stages 08, 13 and 16 compose whole passes.
 // Book: chapter 08, "Code: kernels".
-#ifndef KCP_STAGES_V1_CUH
-#define KCP_STAGES_V1_CUH
+#pragma once
 
 #include "core/paths.h"
 #include <string.h>
@@ -94,5 +93,3 @@ static inline struct stages stages_v1(const char *stage, const void *args)
     return stages_of_row(stage, NAME_OF("v1_stages"), storage, args, list);
     #undef NAME_OF
 }
-
-#endif

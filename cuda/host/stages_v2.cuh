@@ -1,7 +1,6 @@
 // stages_v2.cuh -- the tensor-core kernels of the stages, by name.
 // Book: chapters 08 and 13, "Code: kernels".
-#ifndef KCP_STAGES_V2_CUH
-#define KCP_STAGES_V2_CUH
+#pragma once
 
 #include "cuda/tile/device.cuh"
 #include "stages_v1.cuh"
@@ -66,5 +65,3 @@ static inline struct stages stages_v2(const char *stage, const char *kernel,
 {
     return stages_of_row(stage, kernel, KCP_BF16, args, stage_kernels);
 }
-
-#endif

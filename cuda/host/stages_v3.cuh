@@ -1,7 +1,6 @@
 // stages_v3.cuh -- the warpgroup kernels of the stages (sm_90a).
 // Book: chapter 08, "Code: kernels".
-#ifndef KCP_STAGES_V3_CUH
-#define KCP_STAGES_V3_CUH
+#pragma once
 
 #include "cuda/tile/launch_shared.cuh"
 
@@ -18,5 +17,3 @@ int v4_chunk_backward(void *args);
 // Implements `compose` of struct kcp_mapops. Returns KCP_NA for unsupported shapes.
 int v2_compose(int HV, int K, int V, const void *b, const void *a, int backward,
                int a_first, void *out, struct CUstream_st *stream);
-
-#endif

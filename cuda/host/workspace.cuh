@@ -1,7 +1,6 @@
 // workspace.cuh -- workspace, small arrays, states and saved block of whole passes.
 // Book: chapters 08, 12 and 13.
-#ifndef KCP_LAYER_CUH
-#define KCP_LAYER_CUH
+#pragma once
 
 #include "putter.cuh"
 #include <string.h>
@@ -205,5 +204,3 @@ static __global__ void nan_if_head_differs(const void *saved,
              at < x.bytes[j]; at += step)
             ((char *)x.p[j])[at] = (char)0xff;
 }
-
-#endif

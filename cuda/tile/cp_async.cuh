@@ -1,7 +1,6 @@
 // cp_async.cuh -- sm_80: asynchronous copies of 16 bytes from global to shared memory.
 // Book: chapter 17, "Copies in the background".
-#ifndef KCP_TILE_CP_ASYNC_CUH
-#define KCP_TILE_CP_ASYNC_CUH
+#pragma once
 
 #include "device.cuh"
 
@@ -40,6 +39,4 @@ static __device__ __forceinline__ void cp_async_wait(void)
 
 #ifdef KCP_OMIT
 #include "omit_copies.cuh"
-#endif
-
 #endif

@@ -1,7 +1,6 @@
 // decay.cuh -- decay factors from the gate: per row, per column and per chunk.
 // Book: chapter T, "Chapter 04: the scan".
-#ifndef KCP_TILE_DECAY_CUH
-#define KCP_TILE_DECAY_CUH
+#pragma once
 
 #include "state_io.cuh"
 
@@ -81,5 +80,3 @@ static __device__ __forceinline__ struct rows rows_of(const Args &a, int64_t t, 
     if (a.KG > 1) return { in<bf16>(gated, t, a.HV, n, a.K), (int64_t)a.HV * a.K };
     return { in<bf16>(raw, t, a.H, n / (a.HV / a.H), a.K), (int64_t)a.H * a.K };
 }
-
-#endif

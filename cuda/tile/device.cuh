@@ -1,7 +1,6 @@
 // device.cuh -- definitions shared by all kernels: tensor rows, chunks, the gate.
 // Book: chapter 04, "Code: kernels".
-#ifndef KCP_TILE_DEVICE_CUH
-#define KCP_TILE_DEVICE_CUH
+#pragma once
 
 #include "kcp.h"
 #include <cuda_bf16.h>
@@ -86,5 +85,3 @@ static inline int launched(void)
 {
     return cudaGetLastError() == cudaSuccess ? KCP_OK : KCP_CUDA;
 }
-
-#endif

@@ -1,7 +1,6 @@
 // fp32_scan.cuh -- the scans of chapters 04, 05, 09 and 11 in fp32, for 64 columns.
 // Book: chapter 08, "Paths".
-#ifndef KCP_TILE_FP32_SCAN_CUH
-#define KCP_TILE_FP32_SCAN_CUH
+#pragma once
 
 #include "fp32_tile.cuh"
 
@@ -195,5 +194,3 @@ static int launch_scan(void (*kernel)(Args), const Args *a, int columns)
     return launch_shared(kernel, dim3(a->NS, a->HV, columns / 64), TILE_THREADS, bytes,
                          a->stream, *a);
 }
-
-#endif

@@ -1,7 +1,6 @@
 // fp32_tile.cuh -- fp32 products of tiles in shared memory, on the cores for fp32.
 // Book: chapter 08, "Paths".
-#ifndef KCP_TILE_FP32_TILE_CUH
-#define KCP_TILE_FP32_TILE_CUH
+#pragma once
 
 #include "cp_async.cuh"
 #include "launch_shared.cuh"
@@ -115,5 +114,3 @@ static __device__ __forceinline__ void add_transposed(float (*y)[4],
             for (int s = 0; s < 4; s++) y[r][s] += x[r] * z[s];
     }
 }
-
-#endif

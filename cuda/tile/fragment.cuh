@@ -4,8 +4,7 @@
 // Each function of this file is called by a whole warp (.sync.aligned). A barrier must
 // separate a load from other threads' writes to the same addresses, and a store from
 // other threads' reads.
-#ifndef KCP_TILE_FRAGMENT_CUH
-#define KCP_TILE_FRAGMENT_CUH
+#pragma once
 
 #include "cp_async.cuh"
 #include "pack.cuh"
@@ -71,6 +70,4 @@ static __device__ __forceinline__ int ldmatrix_offset_b(int lane, int pitch)
 
 #ifdef KCP_OMIT
 #define stmatrix_x4_trans(...) (omit_access(), stmatrix_x4_trans(__VA_ARGS__))
-#endif
-
 #endif

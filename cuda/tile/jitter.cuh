@@ -5,8 +5,7 @@
 // sleep at random, each warp separately. A warp that lacks a wait then reads data that
 // has not arrived, so the judge finds wrong values. To build that judge:
 // make KCP_JITTER=1 B=build/jitter build/jitter/kcp-check.
-#ifndef KCP_TILE_JITTER_CUH
-#define KCP_TILE_JITTER_CUH
+#pragma once
 
 #ifdef KCP_JITTER
 // On average one of 2^few calls sleeps, for up to 2^bits ns. All lanes of a warp read
@@ -27,5 +26,3 @@ static __device__ __forceinline__ void jitter(int few = 3, int bits = 12)
 }
 #endif
 #include "omit.cuh"
-
-#endif

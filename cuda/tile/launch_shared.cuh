@@ -1,7 +1,6 @@
 // launch_shared.cuh -- host code: checks of alignment, launches with shared memory.
 // Book: chapter 04, "Code: kernels".
-#ifndef KCP_TILE_LAUNCH_SHARED_CUH
-#define KCP_TILE_LAUNCH_SHARED_CUH
+#pragma once
 
 #include "device.cuh"
 
@@ -23,5 +22,3 @@ static int launch_shared(void (*kernel)(Params...), dim3 blocks, int threads,
     kernel<<<blocks, threads, bytes, stream>>>(args...);
     return launched();
 }
-
-#endif

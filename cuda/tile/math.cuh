@@ -1,7 +1,6 @@
 // math.cuh -- approximate functions of the special function unit, and a maximum.
 // Book: chapter 18.
-#ifndef KCP_TILE_MATH_CUH
-#define KCP_TILE_MATH_CUH
+#pragma once
 
 #include <cuda_runtime.h>
 
@@ -28,5 +27,3 @@ static __device__ __forceinline__ float max_or_nan(float x, float y)
     asm("max.NaN.f32 %0, %0, %1;" : "+f"(x) : "f"(y));
     return x;
 }
-
-#endif

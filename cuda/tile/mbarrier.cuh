@@ -5,8 +5,7 @@
 // no arrivals and no announced bytes are pending. A wait compares only the parity of
 // the phase, so a thread may wait for the current phase or the previous one, never for
 // an older phase.
-#ifndef KCP_TILE_MBARRIER_CUH
-#define KCP_TILE_MBARRIER_CUH
+#pragma once
 
 #include "cp_async.cuh"
 
@@ -100,6 +99,4 @@ static __device__ __forceinline__ void cp_async_mbarrier_arrive(uint64_t *bar)
 
 #ifdef KCP_OMIT
 #include "omit_barriers.cuh"
-#endif
-
 #endif

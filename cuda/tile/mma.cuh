@@ -9,8 +9,7 @@
 //   D  16 x 8    d[0], d[1] = [g][e], [g][e+1];  d[2], d[3] = [g+8][e], [g+8][e+1]
 // Two tiles of D packed to bf16 have the layout of A, so the result of a product can be
 // an operand of the next product without leaving the registers.
-#ifndef KCP_TILE_MMA_CUH
-#define KCP_TILE_MMA_CUH
+#pragma once
 
 #include "fragment.cuh"
 #include "math.cuh"
@@ -34,5 +33,3 @@ static __device__ __forceinline__ void mma_m16n16k16(float (*d)[4], const uint32
     mma_m16n8k16(d[0], a, b[0], b[1]);
     mma_m16n8k16(d[1], a, b[2], b[3]);
 }
-
-#endif

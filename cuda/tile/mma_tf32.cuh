@@ -4,8 +4,7 @@
 // Fragments, with g = lane / 4 and e = lane % 4: A 16 x 8 has a[0] = [g][e], a[1] =
 // [g+8][e], a[2] = [g][e+4], a[3] = [g+8][e+4]; B 8 x 8 has b[0] = [e][g], b[1] =
 // [e+4][g]; D has the layout of mma.cuh.
-#ifndef KCP_TILE_MMA_TF32_CUH
-#define KCP_TILE_MMA_TF32_CUH
+#pragma once
 
 #include <cuda_runtime.h>
 
@@ -35,5 +34,3 @@ static __device__ __forceinline__ void mma_m16n8k8_tf32(float *d, const uint32_t
                  : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
-
-#endif

@@ -1,7 +1,6 @@
 // named_barrier.cuh -- named barriers: synchronize some warps of a block.
 // Book: chapter 17, "Warps with roles"; chapter 18.
-#ifndef KCP_TILE_NAMED_BARRIER_CUH
-#define KCP_TILE_NAMED_BARRIER_CUH
+#pragma once
 
 #include "jitter.cuh"
 
@@ -24,6 +23,4 @@ static __device__ __forceinline__ void named_barrier_arrive(int id, int threads)
 #ifdef KCP_OMIT
 #define named_barrier_sync(...) OMIT_BARRIER(named_barrier_sync, __VA_ARGS__)
 #define named_barrier_arrive OMIT(named_barrier_arrive)
-#endif
-
 #endif

@@ -12,8 +12,7 @@
 // An omission shows only if the thread that should have waited runs ahead of the
 // thread or copy that it should have waited for. Sleeps cause this (omit_jitter), and
 // copies that are as late as the rules allow (omit_copies, _loads and _stores.cuh).
-#ifndef KCP_TILE_OMIT_CUH
-#define KCP_TILE_OMIT_CUH
+#pragma once
 
 #ifdef KCP_OMIT
 enum { OMIT_MARKS = 1 << 20 };
@@ -161,6 +160,4 @@ static __device__ __forceinline__ int omit_or(int x)
 #define __syncthreads() \
     (OMITTED(__syncthreads) ? omit_skew() : (jitter(), __syncthreads(), jitter()))
 #define __syncthreads_or(x) (OMITTED(__syncthreads_or) ? (x) : omit_or(x))
-#endif
-
 #endif

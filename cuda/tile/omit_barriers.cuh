@@ -3,8 +3,7 @@
 //
 // Part of omit.cuh's build. If a wait for an mbarrier is left out, other threads that
 // arrive at this barrier tell which warps the wait is for: their role is OMIT_LATE.
-#ifndef KCP_TILE_OMIT_BARRIERS_CUH
-#define KCP_TILE_OMIT_BARRIERS_CUH
+#pragma once
 
 static __device__ __forceinline__ int omit_is_left_out(unsigned bar)
 {
@@ -116,5 +115,3 @@ static __device__ __forceinline__ void omit_mbarrier_init(uint64_t *bar, int cou
     omit_arrive_expect_tx<OMIT_PLACE(mbarrier_arrive_expect_tx)>
 #define cp_async_mbarrier_arrive \
     omit_cp_async_arrive<OMIT_PLACE(cp_async_mbarrier_arrive)>
-
-#endif

@@ -5,8 +5,7 @@
 // the destination are undefined. Here cp_async_16 writes NaN, and cp_async_wait copies
 // the bytes. Without the wait, the bytes come at the thread's next wait. The queue of a
 // thread's copies is in global memory, because kernels use all shared memory.
-#ifndef KCP_TILE_OMIT_COPIES_CUH
-#define KCP_TILE_OMIT_COPIES_CUH
+#pragma once
 
 enum { OMIT_QUEUE = 64, OMIT_IN_BLOCK = 512, OMIT_THREADS = 4 * 512 * OMIT_IN_BLOCK };
 
@@ -94,5 +93,3 @@ struct omit_cp_async {
 #define cp_async_commit omit_cp_async_commit
 #define cp_async_wait \
     omit_cp_async<omit_place("cp_async_wait", __FILE__, __LINE__)>::wait
-
-#endif

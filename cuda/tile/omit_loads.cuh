@@ -6,8 +6,7 @@
 // With OMIT_LATE_LOADS, a load for a barrier whose wait is left out is only remembered.
 // The load is issued when another thread has waited 5 us for this barrier or 30 us for
 // any barrier of the block, or when the next bytes are announced at the barrier.
-#ifndef KCP_TILE_OMIT_LOADS_CUH
-#define KCP_TILE_OMIT_LOADS_CUH
+#pragma once
 
 enum { OMIT_FREE, OMIT_TAKEN, OMIT_PENDING };
 
@@ -86,5 +85,3 @@ static __device__ __forceinline__ void omit_still_waits(unsigned bar, unsigned n
     if (ns > 30000) omit_issue_loads(0);
     else if (ns > 5000 && omit_is_left_out(bar)) omit_issue_loads(bar);
 }
-
-#endif

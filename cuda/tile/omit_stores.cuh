@@ -5,8 +5,7 @@
 // precede each store. The store is issued a second time before the thread's next wait,
 // or after seven more stores. The second store changes nothing unless its source has
 // been overwritten.
-#ifndef KCP_TILE_OMIT_STORES_CUH
-#define KCP_TILE_OMIT_STORES_CUH
+#pragma once
 
 enum { OMIT_STORERS = OMIT_BLOCKS * 32, OMIT_SINK = 4096 };
 
@@ -112,5 +111,3 @@ static __device__ __forceinline__ void omit_load_3d(void *to, const CUtensorMap 
 #define tma_store_1d omit_store_1d
 #define tma_store_3d omit_store_3d
 #define tma_store_wait_read omit_store_wait_read<OMIT_PLACE(tma_store_wait_read)>
-
-#endif

@@ -1,7 +1,6 @@
 // pack.cuh -- pairs of bf16 in one 32-bit register.
 // Book: chapter 17, "The tensor core".
-#ifndef KCP_TILE_PACK_CUH
-#define KCP_TILE_PACK_CUH
+#pragma once
 
 #include "device.cuh"
 
@@ -40,5 +39,3 @@ static __device__ __forceinline__ void pack_accumulator(uint32_t (*a)[4],
     for (int i = 0; i < tiles * 2; i++)
         a[i / 4][i % 4] = pack_bf16x2(d[i / 2][i % 2 * 2], d[i / 2][i % 2 * 2 + 1]);
 }
-
-#endif

@@ -1,7 +1,6 @@
 // pipeline.cuh -- a ring of chunks in shared memory for the warpgroup scans.
 // Book: chapter 17, "Warps with roles"; chapter T, "Chapter 05: the map".
-#ifndef KCP_TILE_PIPELINE_CUH
-#define KCP_TILE_PIPELINE_CUH
+#pragma once
 
 #include "mbarrier.cuh"
 #include "swizzle.cuh"
@@ -20,5 +19,3 @@ struct chunk_pipeline {
     float decay[stages][DIM], eq[stages][CHUNK], ek[stages][CHUNK];
     uint64_t full[stages], empty[stages];
 };
-
-#endif

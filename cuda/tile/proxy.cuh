@@ -1,7 +1,6 @@
 // proxy.cuh -- the fence between threads and the asynchronous proxy (wgmma, TMA).
 // Book: chapter 17, "A warpgroup".
-#ifndef KCP_TILE_PROXY_CUH
-#define KCP_TILE_PROXY_CUH
+#pragma once
 
 #include "jitter.cuh"
 
@@ -14,5 +13,3 @@ static __device__ __forceinline__ void fence_proxy_async(void)
 {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
-
-#endif

@@ -1,7 +1,6 @@
 // smem_desc.cuh -- matrix descriptors of wgmma operands in shared memory.
 // Book: chapter 17, "A warpgroup".
-#ifndef KCP_TILE_SMEM_DESC_CUH
-#define KCP_TILE_SMEM_DESC_CUH
+#pragma once
 
 #include "cp_async.cuh"
 #include "swizzle.cuh"
@@ -46,5 +45,3 @@ enum {
     DESC_STEP_MN_MAJOR = 2048 >> 4,
     DESC_NEXT_TILE = 2 * SWIZZLE128_TILE >> 4
 };
-
-#endif

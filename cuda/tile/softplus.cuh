@@ -1,7 +1,6 @@
 // softplus.cuh -- the softplus function to base two.
 // Book: chapter 18.
-#ifndef KCP_TILE_SOFTPLUS_CUH
-#define KCP_TILE_SOFTPLUS_CUH
+#pragma once
 
 #include "math.cuh"
 
@@ -33,5 +32,3 @@ static __device__ __forceinline__ float softplus_log2(float u)
 {
     return softplus_log2(u, ex2_approx(-fabsf(u)));
 }
-
-#endif

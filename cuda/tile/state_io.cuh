@@ -1,7 +1,6 @@
 // state_io.cuh -- rows and states between global memory, shared memory and registers.
 // Book: chapter 17, "The tensor core" and "ldmatrix".
-#ifndef KCP_TILE_STATE_IO_CUH
-#define KCP_TILE_STATE_IO_CUH
+#pragma once
 
 #include "mma.cuh"
 
@@ -99,5 +98,3 @@ static inline int is_aligned_16(const void *p)
 {
     return ((uintptr_t)p & 15) == 0;
 }
-
-#endif

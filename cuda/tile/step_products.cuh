@@ -1,7 +1,6 @@
 // step_products.cuh -- wgmma for steps of 32 tokens, loads from 32-bit addresses.
 // Book: chapter 18b.
-#ifndef KCP_TILE_STEP_PRODUCTS_CUH
-#define KCP_TILE_STEP_PRODUCTS_CUH
+#pragma once
 
 #include "mbarrier.cuh"
 #include "wgmma.cuh"
@@ -151,5 +150,3 @@ static __device__ __forceinline__ uint32_t times_bf16x2(uint32_t x, uint32_t y)
     asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(z) : "r"(x), "r"(y));
     return z;
 }
-
-#endif

@@ -5,8 +5,7 @@
 // eight 16-byte pieces is stored at position p ^ (r % 8), so that piece p of eight rows
 // covers all banks. TMA writes this order with CU_TENSOR_MAP_SWIZZLE_128B, and wgmma
 // reads this order through a descriptor with SWIZZLE_128_BYTES.
-#ifndef KCP_TILE_SWIZZLE_CUH
-#define KCP_TILE_SWIZZLE_CUH
+#pragma once
 
 // Tile size in elements and in bytes. A tile starts at a multiple of 1024 bytes.
 enum { SWIZZLE128_TILE = 64 * 64, TILE_BYTES = 2 * SWIZZLE128_TILE };
@@ -16,5 +15,3 @@ static __device__ __forceinline__ int swizzle128_offset(int row, int piece)
 {
     return row * 128 + ((piece ^ (row & 7)) << 4);
 }
-
-#endif

@@ -1,7 +1,6 @@
 // triangle_inverse.cuh -- computes (I + L)^-1 of a chunk from inverses of its blocks.
 // Book: chapter T, "Chapter 03: scores and the inverse".
-#ifndef KCP_TILE_TRIANGLE_INVERSE_CUH
-#define KCP_TILE_TRIANGLE_INVERSE_CUH
+#pragma once
 
 #include "decay.cuh"
 
@@ -80,5 +79,3 @@ static __device__ void join_blocks(float (*L)[ld], float (*A)[ld])
     }
     __syncthreads();
 }
-
-#endif

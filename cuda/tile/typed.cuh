@@ -1,7 +1,6 @@
 // typed.cuh -- loads and stores of numbers whose type a call chooses.
 // Book: chapter 18.
-#ifndef KCP_TILE_TYPED_CUH
-#define KCP_TILE_TYPED_CUH
+#pragma once
 
 #include <cuda_fp16.h>
 
@@ -79,5 +78,3 @@ static __device__ __forceinline__ uint4 converted(uint4 x)
     return make_uint4(converted<to>(x.x), converted<to>(x.y), converted<to>(x.z),
                       converted<to>(x.w));
 }
-
-#endif

@@ -1,7 +1,6 @@
 // warpgroup_scan.cuh -- copies and products for scans by a warpgroup.
 // Book: chapter T, "Chapter 05: the map".
-#ifndef KCP_TILE_WARPGROUP_SCAN_CUH
-#define KCP_TILE_WARPGROUP_SCAN_CUH
+#pragma once
 
 #include "launch.cuh"
 #include "pipeline.cuh"
@@ -131,5 +130,3 @@ static __device__ __forceinline__ void ldmatrix_swizzled(float (*y)[4], const bf
                 __uint_as_float(j % 2 ? r[j / 2] & 0xffff0000u : r[j / 2] << 16);
     }
 }
-
-#endif

@@ -5,8 +5,7 @@
 // load-store unit processes one row at a time. Therefore four warps transpose their 64
 // columns in shared memory and write 128 bytes per row. Meanwhile the tensor core
 // computes the next product.
-#ifndef KCP_TILE_WARPGROUP_STORE_CUH
-#define KCP_TILE_WARPGROUP_STORE_CUH
+#pragma once
 
 #include "warpgroup_scan.cuh"
 
@@ -76,6 +75,4 @@ static __device__ __forceinline__ void warpgroup_add_rows_async(
 #ifdef KCP_OMIT
 #define warpgroup_sync() OMIT_BARRIER(warpgroup_sync)
 #define copy_swizzled_rows omit_access(), copy_swizzled_rows
-#endif
-
 #endif

@@ -1,7 +1,6 @@
 // wide_forward.cuh -- scans of columns of a state, or of M, with 256 rows.
 // Book: chapter 18, "Keys of 256 channels".
-#ifndef KCP_TILE_WIDE_FORWARD_CUH
-#define KCP_TILE_WIDE_FORWARD_CUH
+#pragma once
 
 #include "wide_scan.cuh"
 
@@ -161,5 +160,3 @@ static __device__ __forceinline__ void M_block(const Args &a, int s, int n, int 
     for (int i = 0; i < count; i++) M_step(i, a.KG == 1, m, M);
     store_state<ROWS_K>(to + col, 1, ld, M);
 }
-
-#endif

@@ -1,7 +1,6 @@
 // wide_reverse.cuh -- the reverse scan of columns of dS with 256 rows.
 // Book: chapter 18, "Keys of 256 channels".
-#ifndef KCP_TILE_WIDE_REVERSE_CUH
-#define KCP_TILE_WIDE_REVERSE_CUH
+#pragma once
 
 #include "wide_scan.cuh"
 
@@ -147,5 +146,3 @@ static __device__ __forceinline__ void reverse_block(const Args &a, int s, int n
     if (stores) wide_store_done();
     store_state<ROWS_K>(dh_in + col, 1, ld, dS);
 }
-
-#endif

@@ -1,7 +1,6 @@
 // wide_scan.cuh -- copies and products for scans of states with 256 rows.
 // Book: chapter 18, "Keys of 256 channels".
-#ifndef KCP_TILE_WIDE_SCAN_CUH
-#define KCP_TILE_WIDE_SCAN_CUH
+#pragma once
 
 #include "tma.cuh"
 #include "warpgroup_store.cuh"
@@ -267,5 +266,3 @@ static __device__ __forceinline__ void ring_release(struct wide_ring *r, int j)
 {
     mbarrier_arrive(&r->empty[j % SLOTS]);
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* clock.h -- the clock of programs, the judge and communicators' time limits. */
-#ifndef KCP_BASE_CLOCK_H
-#define KCP_BASE_CLOCK_H
+#pragma once
 
 #include <time.h>
 
@@ -11,5 +10,3 @@ static inline double seconds_now(void)
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
-
-#endif

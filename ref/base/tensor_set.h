@@ -1,7 +1,6 @@
 /* tensor_set.h -- sets of named tensors, for the judge and kcp-run.
  * Book: CONTRIBUTING.md, "How the judge works". */
-#ifndef KCP_TENSOR_SET_H
-#define KCP_TENSOR_SET_H
+#pragma once
 
 #include "checked.h"
 #include "ref.h"
@@ -54,5 +53,4 @@ void decode(double *to, const void *from, int64_t n, enum kcp_type type);
 
 #ifdef __cplusplus
 }
-#endif
 #endif

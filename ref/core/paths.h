@@ -4,8 +4,7 @@
  * A row has a kernel's name instead of a pointer to the kernel, so that ref/ does not
  * depend on other folders. Layers, the judge and the kernels query the same rows, so
  * the shapes that a kernel supports are written once. */
-#ifndef KCP_PATHS_H
-#define KCP_PATHS_H
+#pragma once
 
 #include "layer.h"
 
@@ -171,5 +170,4 @@ const char *kcp_format_name(int format);
 
 #ifdef __cplusplus
 }
-#endif
 #endif

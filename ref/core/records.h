@@ -1,7 +1,6 @@
 /* records.h -- the records of the saved block of format "steps".
  * Book: chapter 18c. */
-#ifndef KCP_RECORDS_H
-#define KCP_RECORDS_H
+#pragma once
 
 /* In format "steps" (ref/core/saved.def), forward saves one record per value head and
  * step of 32 tokens. Let chunk c of the rank be the first chunk of a stretch (the token
@@ -29,5 +28,3 @@ struct step_record {
     float beta[32];                      /* |beta| >= 2^-40: backward divides by it */
     float unused[32];
 };
-
-#endif

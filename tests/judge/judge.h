@@ -3,8 +3,7 @@
  *
  * The judge finds a variant's inputs and outputs by name in the stage's field table, so
  * a new variant needs no new code here. */
-#ifndef KCP_JUDGE_H
-#define KCP_JUDGE_H
+#pragma once
 
 #include "layer.h"
 #include "ref.h"
@@ -335,5 +334,4 @@ int judge_all(const struct options *o, struct kcp_report *rep);
 
 #ifdef __cplusplus
 }
-#endif
 #endif
