@@ -75,8 +75,8 @@ tool=$1 stage=$2 name=$3; shift 3
 log=$OUT/logs/$tool.$stage.$name judge=$B/kcp-check lanes=
 options="--show-backtrace no --print-limit 20"
 case $tool.$stage.${name%@*} in
-racecheck.08*.v[357]_* | initcheck.08*.v[357]_* | racecheck.13*.v[345]_* | \
-    initcheck.13*.v[345]_*)
+racecheck.08*.v[357]_* | initcheck.08*.v[357]_* | racecheck.13*.v[3457]_* | \
+    initcheck.13*.v[3457]_*)
     [ ! -x "$judge-lanes" ] || judge=$judge-lanes lanes=l ;;
 esac
 left=$((END - $(date +%s)))

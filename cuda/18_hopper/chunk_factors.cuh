@@ -104,7 +104,7 @@ struct forward_params {
                                          // from the caller's tensors
     int channels;                        // KDA: of a row of q, k and 16-bit gates. TMA
                                          // sets channels from `channels` to K - 1 to 0
-    unsigned char *deep;                 // v7_by_head: [HV][2 NC], 1 for a deep step
+    unsigned char *deep;                 // v7_by_head: [NS,H], 1: has a deep step
 };
 
 // Addresses at which KEEPING_SCAN stores h and v_new of every chunk and head, in the

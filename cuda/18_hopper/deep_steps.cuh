@@ -1,21 +1,32 @@
-// deep_steps.cuh -- reads which heads of a sequence have deep steps.
+// deep_steps.cuh -- which heads of a sequence the kernels of chunks compute.
 // Book: chapter 18b.
-#ifndef KCP_DEEP_STEPS_CUH
-#define KCP_DEEP_STEPS_CUH
+#pragma once
 
-#include "chunk_factors.cuh"
+#include "cuda/tile/launch.cuh"
 
-// Returns 1 if a step of head n in chunks `from` to `to` - 1 is deep (v7_by_head). All
+// Returns 1 if value head n of the rank's sequence s is deep (v7_by_head): a value head
+// of its query/key head has a deep step, because backward sums dq and dk over these
+// heads, or more than a quarter of the query/key heads have one, because then the one
+// kernel would only lengthen the pass. `x` has the call `a` and the bytes `deep`. All
 // threads of the block call this function. Loads are from L2, because an L1 may hold
 // bytes of an earlier call.
-static __device__ __forceinline__ int has_deep_step(const struct forward_params &x,
-                                                    int n, int from, int to)
+template <class Params>
+static __device__ __forceinline__ int is_deep(const Params &x, int s, int n)
 {
-    const unsigned char *at = x.deep + (int64_t)n * 2 * x.a.NC;
-    int deep = 0;
-    for (int i = 2 * from + threadIdx.x; i < 2 * to; i += blockDim.x)
-        deep |= __ldcg(at + i);
-    return __syncthreads_or(deep);
+    const int H = x.a.H;
+    const int head = n / (x.a.HV / H);
+    const unsigned char *of = x.deep + (int64_t)s * H;
+    int count = 0;
+    for (int i = 0; i < H; i += blockDim.x)
+        count += __syncthreads_count(i + (int)threadIdx.x < H
+                                     && __ldcg(of + i + threadIdx.x));
+    return 4 * count > H || __ldcg(of + head);
 }
 
-#endif
+// The last block of each dependent kernel waits for the preceding kernel, so a kernel
+// that waits for its predecessor waits for all earlier kernels, too.
+static __device__ __forceinline__ void last_block_waits(void)
+{
+    if (blockIdx.x + 1 == gridDim.x && blockIdx.y + 1 == gridDim.y)
+        griddepcontrol_wait();
+}

@@ -1,6 +1,7 @@
 // v4_scans_finish_sm90.cu -- the backward from chunk factors: two scans, then finish.
 // Book: chapter 18c.
 #include "v4_scans_finish_workspace.cuh"
+#include "backward/chunk_parts.cuh"
 #include "cuda/host/realigned.cuh"
 
 static const struct kcp_path *path_of(const struct kcp_backward *a)
@@ -8,37 +9,7 @@ static const struct kcp_path *path_of(const struct kcp_backward *a)
     return a->plan ? kcp_path_of("13_backward", factors_name, KCP_BF16, a) : NULL;
 }
 
-// ---- gradients of the parameters: sums over chunks, in an order that depends only on
-// the segment
-
-enum { SUM_THREADS = 1024 };
-
-// Sums the terms of a segment's chunks: ddt_bias per channel, and dA_log over all
-// channels. A block has one segment and head. A thread sums one channel of every
-// (SUM_THREADS / KG)-th chunk.
-static __global__ __launch_bounds__(SUM_THREADS) void add_chunk_parts(
-    const struct backward_params x, float *dA_rows, float *ddt_rows)
-{
-    __shared__ float sum[2][SUM_THREADS];
-    const int n = blockIdx.x, s = blockIdx.y, i = threadIdx.x, KG = x.a.KG;
-    const int *cn = (const int *)x.a.cn;
-    float dA = 0.0f, ddt = 0.0f;
-    for (int c = cn[s] + i / KG; c < cn[s + 1]; c += SUM_THREADS / KG) {
-        const int64_t at = ((int64_t)c * x.a.HV + n) * KG + i % KG;
-        dA += x.dA_part[at];
-        ddt += x.ddt_part[at];
-    }
-    sum[0][i] = dA;
-    sum[1][i] = ddt;
-    for (int half = SUM_THREADS / 2; half; half /= 2) {
-        __syncthreads();
-        if (i >= half) continue;
-        sum[0][i] += sum[0][i + half];
-        if (half >= KG) sum[1][i] += sum[1][i + half];
-    }
-    if (i == 0 && dA_rows) dA_rows[(int64_t)s * x.a.HV + n] = sum[0][0];
-    if (i < KG && ddt_rows) ddt_rows[((int64_t)s * x.a.HV + n) * KG + i] = sum[1][i];
-}
+// ---- gradients of the parameters
 
 static int sum_parameters(struct factors_backward *f)
 {
@@ -48,7 +19,7 @@ static int sum_parameters(struct factors_backward *f)
     if (!a->dA_log && !a->ddt_bias) return KCP_OK;
     const int terms = a->NS && a->gate != KCP_GATE_RAW;  // a raw gate has no parameters
     if (terms && a->NS == 1 && a->plan->R == 1) {        // a single term
-        add_chunk_parts<<<a->HV, SUM_THREADS, 0, a->stream>>>(
+        add_chunk_parts<0><<<a->HV, SUM_THREADS, 0, a->stream>>>(
             f->x, (float *)a->dA_log, (float *)a->ddt_bias);
         return launched();
     }
@@ -57,7 +28,7 @@ static int sum_parameters(struct factors_backward *f)
         cudaMemsetAsync(f->ddt_rows, 0, row * a->KG, a->stream);
     }
     if (terms)
-        add_chunk_parts<<<dim3(a->HV, a->NS), SUM_THREADS, 0, a->stream>>>(
+        add_chunk_parts<0><<<dim3(a->HV, a->NS), SUM_THREADS, 0, a->stream>>>(
             f->x, f->dA_rows, f->ddt_rows);
     if (a->dA_log)
         status = parameter_sum((const struct kcp_call *)a, f->dA_rows, a->HV, f->all,

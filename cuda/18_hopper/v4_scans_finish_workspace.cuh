@@ -9,6 +9,7 @@
 #include "cuda/host/segment_sum.cuh"
 #include "cuda/host/split_sequence.cuh"
 #include "cuda/18_hopper/backward/storage.cuh"
+#include "core/records.h"
 
 static const char *const factors_name = "v4_scans_finish";
 
@@ -96,6 +97,7 @@ static void place_strips(struct factors_backward *f)
 }
 
 // Fills f with pointers into workspace and saved block. Returns the workspace's size.
+// If the path is v7_by_head, no sequence is cut.
 static size_t place_backward(struct factors_backward *f,
                              const struct kcp_backward *args,
                              const struct kcp_path *path)
@@ -111,6 +113,7 @@ static size_t place_backward(struct factors_backward *f,
     const struct kcp_device device = device_here();
     f->sms = device.sms;
     f->l = kcp_launch_of(call, &device);
+    if (path->format == KCP_FORMAT_BY_HEAD) f->l.split = 0;
     arena_open(r, call, a->saved, path->format, factors_name, sizeof(bf16));
     place_block(f);
     place_states(f);

@@ -70,7 +70,7 @@ static inline int add_in_order(const struct kcp_plan *plan, const float *part,
 // Computes `sum` [n] from `part` [rows,n], which has one row per segment of this rank,
 // followed by rows of 0. `all` [R,rows,n] is scratch. If R > 1, one all_gather gives
 // every rank a result with the same bits. KCP_SUM_LOCAL: sums only this rank's rows.
-static int parameter_sum(const struct kcp_call *c, const float *part, int64_t n,
+static inline int parameter_sum(const struct kcp_call *c, const float *part, int64_t n,
                          float *all, float *sum)
 {
     const int gathers = c->plan->R > 1 && !(c->part & KCP_SUM_LOCAL);

@@ -2,6 +2,8 @@
  * Book: chapter 18c. */
 #pragma once
 
+#include "kcp.h"
+
 /* In format "steps" (ref/core/saved.def), forward saves one record per value head and
  * step of 32 tokens. Let chunk c of the rank be the first chunk of a stretch (the token
  * range of one scan). Then the record of the stretch's step j for value head n has
@@ -27,4 +29,14 @@ struct step_record {
     float rstd_k[32];                    /* 1 without l2norm */
     float beta[32];                      /* |beta| >= 2^-40: backward divides by it */
     float unused[32];
+};
+
+/* In format "by_head", a chunk and value head has a slot of KCP_CHUNK_SLOT bytes: the
+ * factors of format "chunks", or the record of the chunk's even step and, from byte
+ * KCP_ODD_RECORD on, the record of its odd step. The two overlap in the odd step's
+ * `state`, which is in the array `states` of the block instead. */
+enum {
+    KCP_FORMAT_BY_HEAD = KCP_FORMAT_ADAPTED + 1,
+    KCP_CHUNK_SLOT = 388 * 128 + 10240,
+    KCP_ODD_RECORD = 8192 + 2 * 2048 + 4 * 128   /* from `w` on */
 };

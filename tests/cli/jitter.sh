@@ -17,7 +17,8 @@ export LC_ALL=C
 # beta is wrong or a decay is missing, but only in cases with many heads. In `wide_*`,
 # kernels round gates of fp32 to bf16. In `deep_*`, only gates that close are wrong. In
 # `head_*`, v7_by_head takes the one-kernel forward for heads with deep steps, or computes no
-# factors for these heads. In `copy_*`, v6_adapted pads with garbage, takes rows
+# factors for these heads. In `back_*`, its backward reads other heads' deep steps, or none, or
+# appends to a list of chunks that is not empty. In `copy_*`, v6_adapted pads with garbage, takes rows
 # of another value head or part of a head, sums only one part of a gradient, overwrites rows
 # of other ranks, or does not convert f16. In `half_*`, the fused forward does not convert
 # k, v or o of f16, in `pad_*` it reads rows or biases of other channels. In `tile_*`, kernels of fp32 omit a decay, beta
@@ -42,9 +43,13 @@ deep_anchor|08:v3_prepare_scan|kda_prepare/chunk_prepare|kda_prepare/deep_scores
 deep_sign|13:v4_scans_finish|backward/finish_kda|backward/finish_deep.cuh|const int is_row = (8 * t + e + j % 2) & s;|const int is_row = s == 2 ? 1 : (8 * t + e + j % 2) & s;|deep kda
 deep_columns|13:v4_scans_finish|backward/finish_kda|backward/finish_consumer.cuh|const float anchor = deep ? b.at[t / 2 + 1][h]|const float anchor = b.at[t / 2][h];|deep kda
 deep_gdn|08:v5_one_kernel|forward_one/v5_one_kernel|forward_one/inverse_warps.cuh|if (!__any_sync(~0u, fabsf(x) > 116.0f))|if (lane_id() < 32)|deep gdn
-head_other|08:v7_by_head|forward_one/v5_one_kernel|deep_steps.cuh|const unsigned char *at = x.deep + (int64_t)n * 2 * x.a.NC;|const unsigned char *at = x.deep + (int64_t)(n ^ 1) * 2 * x.a.NC;|deep kda
-head_none|08:v7_by_head|forward_one/v7_by_head|forward_one/v7_by_head_sm90.cu|if (lane == 0) x.deep[|if (lane == 0) x.deep[(int64_t)n * 2 * x.a.NC + step] = 0;|deep kda
-head_span|08:v7_by_head|kda_prepare/chunk_prepare|kda_prepare/prepare_kernel.cuh|: has_deep_step(x, n, cn[sc[from]], cn[sc[to] + 1]);|: has_deep_step(x, n, cn[sc[from]], cn[sc[from] + 1]);|deep kda
+head_other|08:v7_by_head|forward_one/v5_one_kernel|deep_steps.cuh|const int head = n / (x.a.HV / H);|const int head = n / (x.a.HV / H) ^ 1;|deep kda
+head_none|08:v7_by_head|forward_one/v7_by_head|forward_one/v7_by_head_sm90.cu|if (deep && lane == 0) x.deep[|;|deep kda
+head_span|08:v7_by_head|kda_prepare/chunk_prepare|kda_prepare/prepare_kernel.cuh|while (count && !needs_factors(x, last - count + 1, n)) count--;|while (count && !needs_factors(x, last, n)) count--;|deep kda
+back_none|13:v7_by_head|forward_one/v7_by_head|forward_one/v7_by_head_sm90.cu|if (deep && lane == 0) x.deep[|;|deep kda
+back_steps|13:v7_by_head|backward_one/v5_steps|deep_steps.cuh|const int head = n / (x.a.HV / H);|const int head = n / (x.a.HV / H) ^ 1;|deep kda
+back_scans|13:v7_by_head|backward/scans|deep_steps.cuh|const int head = n / (x.a.HV / H);|const int head = n / (x.a.HV / H) ^ 1;|deep kda
+back_pairs|13:v7_by_head|backward_one/v7_by_head|backward_one/v7_by_head_sm90.cu|cudaMemsetAsync(x->pairs, 0, sizeof(int), a->stream);|cudaMemsetAsync(x->pairs + 1, 0, sizeof(int), a->stream);|deep kda
 wide_gate|08:v3_prepare_scan|kda_prepare/chunk_prepare|kda_prepare/rows.cuh|G[r][0] = x.x;|G[r][0] = (float)(bf16)x.x;|types kda
 wide_gate_gdn|08:v3_prepare_scan|gdn_prepare/chunk_prepare|chunk_prepare.cuh|float_of_bits(g_bits[h]|for (int h = 0; h < 2; h++) g[h] = (float)(bf16)float_of_bits(g_bits[h], x.a.g_type);|types gdn
 wide_finish|13:v4_scans_finish|backward/finish_kda_f32|backward/finish_gate.cuh|x[t][j] = there ?|x[t][j] = there ? (float)(bf16)from[j % 2 * row + j / 2 * 8] : 0.0f;|types kda
@@ -182,11 +187,11 @@ many_heads() {
     failed=1
 }
 for v in 08:v3_prepare_scan 08:v5_one_kernel 13:v2_stages 13:v4_scans_finish \
-         13:v5_steps 08:v7_by_head 08:v6_adapted 13:v6_adapted ${MORE:-}; do
+         13:v5_steps 08:v7_by_head 13:v7_by_head 08:v6_adapted 13:v6_adapted ${MORE:-}; do
     [ -z "$MISTAKES" ] || mistakes | grep -q "|$v|" || continue
     what=
     case $v in 08:v5_one_kernel) what=one ;; 13:v5_steps) what=steps ;;
-        08:v7_by_head) what="deep kda" ;;
+        *:v7_by_head) what="deep kda" ;;
         *:v6_adapted) what=copies ;; esac
     judged "$B/kcp-check-jitter" "${v%:*}" "${v#*:}" "$B/jitter/${v#*:}.txt" "$what" &&
         continue

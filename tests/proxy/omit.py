@@ -113,7 +113,9 @@ def of_layer():
     yield Path("forward_one_deep", "08", "v5_one_kernel",
                "live gdn gate=softplus deep=half " + SMALL)
     yield Path("forward_by_head", "08", "v7_by_head",
-               "live kda gate=softplus deep=half " + SMALL)
+               "live kda gate=softplus deep=half " + OWN)
+    yield Path("backward_by_head", "13", "v7_by_head",
+               "live kda gate=softplus deep=half " + OWN)
     yield Path("backward_one", "13", "v5_steps", "live kda gate=bounded " + SMALL)
 
 

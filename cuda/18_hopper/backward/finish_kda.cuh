@@ -270,7 +270,7 @@ static __device__ __forceinline__ int finish_chunk(const struct backward_params 
 // of q dq and k dk) are stored, the factors of the norms' gradient are stored.
 // WARPGROUP_SYNC: the warpgroup's rows are staged. DIAGONAL_STORED: the dbeta warp may
 // read dv_v_new.
-template <int K, int form, enum kcp_type gate>
+template <int K, int form, enum kcp_type gate, int by_head>
 static __global__ __launch_bounds__(finish_threads<K>::ALL, finish_threads<K>::BLOCKS)
 void kda_finish_kernel(const __grid_constant__ struct backward_params x,
                        const __grid_constant__ struct finish_maps from)
@@ -298,16 +298,16 @@ void kda_finish_kernel(const __grid_constant__ struct backward_params x,
     if (threadIdx.x >= CONSUMERS) {
         setmaxnreg_dec<finish_registers<K>::PRODUCER>();
         if (threadIdx.x == CONSUMERS)
-            kda_finish_producer<K, gate>(x, from, smem);
+            kda_finish_producer<K, gate, by_head>(x, from, smem);
         const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0) - CONSUMERS / 32;
-        if (warp > 0) sums_warp<K>(x, warp - 1, smem);
+        if (warp > 0) sums_warp<K, by_head>(x, warp - 1, smem);
         return;
     }
     setmaxnreg_inc<finish_registers<K>::CONSUMER>();
     struct block_chunk i;
     int unread = 0;
     #pragma unroll 1
-    for (int more = first_of_block(x.a, i); more; more = next_of_block(x.a, i)) {
+    for (int more = first_pair<by_head>(x, i); more; more = next_pair<by_head>(x, i)) {
         mbarrier_wait(&smem.full[PART_ROWS + i.chunk % 2], i.chunk / 2);
         if (__shfl_sync(~0u, smem.of[i.chunk % 2].len, 0) == CHUNK)
             unread = finish_chunk<K, form, gate, 1>(x, from, i, unread, smem);
@@ -316,11 +316,11 @@ void kda_finish_kernel(const __grid_constant__ struct backward_params x,
     if (unread) tma_store_wait_read();
 }
 
-template <int K, int form, enum kcp_type gate>
+template <int K, int form, enum kcp_type gate, int by_head = 0>
 static int launch_finish(const struct backward_params *x,
                          const struct finish_maps &from, int blocks)
 {
-    return launch_dependent(kda_finish_kernel<K, form, gate>,
+    return launch_dependent(kda_finish_kernel<K, form, gate, by_head>,
                             sizeof(struct kda_finish_storage<K>), dim3(blocks),
                             finish_threads<K>::ALL, x, from);
 }

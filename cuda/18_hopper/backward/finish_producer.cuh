@@ -45,6 +45,7 @@ static __device__ __forceinline__ struct mma_coords mma_coords_of_thread(void)
 // combinations of pair and value head from 0.
 struct block_chunk {
     int pair, head, chunk;
+    int at;                              // index in x.pairs (v7_by_head)
 };
 
 static __device__ __forceinline__ int group_of(const struct kcp_backward &a)
@@ -69,6 +70,31 @@ static __device__ __forceinline__ int first_of_block(const struct kcp_backward &
     i.head = group_of(a);
     i.chunk = -1;
     return next_of_block(a, i);
+}
+
+// As next_of_block and first_of_block, but with `by_head` only over the pairs that
+// x.pairs lists.
+template <int by_head>
+static __device__ __forceinline__ int next_pair(const struct backward_params &x,
+                                                struct block_chunk &i)
+{
+    if (!by_head) return next_of_block(x.a, i);
+    i.chunk++;
+    if (++i.head < group_of(x.a)) return 1;
+    i.head = 0;
+    i.at += gridDim.x;
+    if (i.at >= __ldcg(x.pairs)) return 0;
+    i.pair = __ldcg(x.pairs + 1 + i.at);
+    return 1;
+}
+
+template <int by_head>
+static __device__ __forceinline__ int first_pair(const struct backward_params &x,
+                                                 struct block_chunk &i)
+{
+    if (!by_head) return first_of_block(x.a, i);
+    i = { 0, group_of(x.a), -1, (int)blockIdx.x - (int)gridDim.x };
+    return next_pair<1>(x, i);
 }
 
 // Returns the index on this rank of the chunk that iteration i processes.
@@ -339,17 +365,17 @@ static __device__ __forceinline__ void load_rows_part(
 
 // The producer is one thread, which loads rows (PART_ROWS) one chunk in advance,
 // because the consumers need the rows first.
-template <int K, enum kcp_type gate>
+template <int K, enum kcp_type gate, int by_head>
 static __device__ __forceinline__ void kda_finish_producer(
     const struct backward_params &x, const struct finish_maps &from,
     struct kda_finish_storage<K> &smem)
 {
     struct block_chunk i;
-    int more = first_of_block(x.a, i);
+    int more = first_pair<by_head>(x, i);
     if (more) load_rows_part<K, gate>(x, from, i, smem);
     while (more) {
         load_chunk<K, PART_dO>(x, from, i, smem);
-        more = next_of_block(x.a, i);
+        more = next_pair<by_head>(x, i);
         if (more) load_rows_part<K, gate>(x, from, i, smem);
     }
 }
@@ -409,14 +435,14 @@ static __device__ __forceinline__ void store_dbeta(
 
 // Runs one of the three sum warps, which belong to the producer's warpgroup. So the
 // consumers need no registers for these sums.
-template <int K>
+template <int K, int by_head>
 static __device__ __forceinline__ void sums_warp(const struct backward_params &x,
                                                  int warp,
                                                  struct kda_finish_storage<K> &smem)
 {
     struct block_chunk i;
     #pragma unroll 1
-    for (int more = first_of_block(x.a, i); more; more = next_of_block(x.a, i)) {
+    for (int more = first_pair<by_head>(x, i); more; more = next_pair<by_head>(x, i)) {
         mbarrier_wait(&smem.full[PART_h], i.chunk);
         mbarrier_wait(&smem.full[PART_dS], i.chunk);
         make_h_dS<K>(warp, smem);

@@ -1,6 +1,27 @@
 // scans_sm90.cu -- backward's two scans: of states, and of their gradients in reverse.
 // Book: chapter 18c.
+#include "cuda/18_hopper/deep_steps.cuh"
 #include "reverse.cuh"
+
+// v7_by_head: returns 1 if v5_steps computes this head. Otherwise appends the pairs of
+// the sequence's chunks and the query/key head to x.pairs, in one of the head's blocks.
+// Their order does not change any result.
+static __device__ __forceinline__ int leaves_to_steps(const struct backward_params &x,
+                                                      int job, int z, int n)
+{
+    const int *cn = (const int *)x.a.cn;
+    const int heads = x.a.HV / x.a.H, first = cn[z], count = cn[z + 1] - first;
+    if (!is_deep(x, z, n)) {
+        last_block_waits();
+        return 1;
+    }
+    if (job || n % heads || blockIdx.z || threadIdx.x >= 32) return 0;
+    int at = threadIdx.x ? 0 : atomicAdd(x.pairs, count);
+    at = __shfl_sync(~0u, at, 0);
+    for (int i = threadIdx.x; i < count; i += 32)
+        x.pairs[1 + at + i] = (first + i) * x.a.H + n / heads;
+    return 0;
+}
 
 // The two scans are independent, so both run in one grid. A block computes 64 WGS
 // columns (WGS warpgroups) of one head in one job, a scan of one token range. If
@@ -12,7 +33,7 @@
 // chunk and head at K = V = 128. Shared memory: up to 226 KiB, one block per SM. A
 // consumer thread has 232 registers: 64 for the state, 32 for the state's bf16
 // copy, 32 to 64 for products, and 16 or 32 for operands.
-template <int K, int WGS, int kda, int blocks>
+template <int K, int WGS, int kda, int blocks, int by_head>
 static __global__ __launch_bounds__(128 * WGS + 128, 1) void backward_scan_kernel(
     const __grid_constant__ struct forward_params f,
     const __grid_constant__ struct backward_params x,
@@ -22,6 +43,7 @@ static __global__ __launch_bounds__(128 * WGS + 128, 1) void backward_scan_kerne
     const int n = blockIdx.x % x.a.HV, v0 = blockIdx.z * 64 * WGS;
     const int job = x.jobs[blockIdx.x / x.a.HV], z = job / SCAN_JOBS;
     griddepcontrol_launch_dependents();
+    if (by_head && leaves_to_steps(x, job % SCAN_JOBS, z, n)) return;
     if (job % SCAN_JOBS == SCAN_STATES)
         states_block<K, WGS, kda, blocks>(x, f, z, n, v0, on_chip);
     else
@@ -50,7 +72,11 @@ static int launch_scans(const struct backward_params *x, const CUtensorMap *dO)
     static_assert(bytes <= 227 * 1024, "one block must fit");
     const struct forward_params f = forward_of(x);
     const dim3 grid(x->njobs * x->a.HV, 1, x->a.V / (64 * WGS));
-    return launch_clusters(backward_scan_kernel<K, WGS, kda, blocks>, bytes, grid,
+    if constexpr (kda && K == 128)
+        if (x->deep)
+            return launch_clusters(backward_scan_kernel<K, WGS, kda, blocks, 1>, bytes,
+                                   grid, 128 * WGS + 128, blocks, &f, *x, *dO);
+    return launch_clusters(backward_scan_kernel<K, WGS, kda, blocks, 0>, bytes, grid,
                            128 * WGS + 128, blocks, &f, *x, *dO);
 }
 

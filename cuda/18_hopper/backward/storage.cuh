@@ -80,6 +80,11 @@ struct backward_params {
     // `maps`. Forward's state after a range is M (state before the range) + h_ext.
     float *maps;                         // [stretches,HV,K,V+K]
     const int *want;
+    // v7_by_head: `deep` as in forward_params. The kernels leave out heads of sequences
+    // that are not deep. The scans append the other pairs of a chunk and a query/key
+    // head, c H + m, to `pairs`, which begins with their number.
+    const unsigned char *deep;
+    int *pairs;
 };
 
 // SCAN_REVERSE stores dv and dS of every chunk. SCAN_DH_EXT runs the scan of
@@ -104,9 +109,12 @@ static __device__ __forceinline__ struct packed_rows<V> *v_new_of(
 // Each element of `own` [NS] must be -1: the scan for h_ext (not used) starts from 0.
 // `backward_scans`: runs all jobs in one grid, in blocks of 64 or 128 columns.
 // `backward_finish_scratch`: returns the bytes of scratch that backward_finish needs.
+// `kda_finish_by_head`: as backward_finish, for the pairs that x->pairs lists, in
+// `blocks` blocks.
 int backward_maps(const struct backward_params *x, const int *own);
 int backward_scans(const struct backward_params *x, int columns);
 int backward_finish(const struct backward_params *x, int processors);
 size_t backward_finish_scratch(const struct kcp_backward *a);
+int kda_finish_by_head(const struct backward_params *x, int blocks);
 
 #endif

@@ -7,16 +7,35 @@
 
 // ---- gates: compute the operands of a step in place of q, k and g
 
-// A bounded gate is g = lower_bound / (1 + 2^u) with u = `times` (x + dt_bias). `times`
-// is -exp(A_log) log2(e), and `top` is lower_bound log2(e).
-struct bounded_gate { float times, top; };
+// With u = `times` (x + dt_bias), the log2 decay is `top` / (1 + 2^u) for a bounded
+// gate, and `top` log2(1 + 2^u) for softplus. For a raw gate it is `top` x.
+struct step_gate { float times, top; };
 
-static __device__ __forceinline__ struct bounded_gate bounded_gate_of(
+template <int form>
+static __device__ __forceinline__ struct step_gate step_gate_of(
     const struct backward_one_params &x, int n)
 {
     const float base_2 = 1.44269504088896341f;
+    if (form == KCP_GATE_RAW) return { base_2, base_2 };
     const float e = x.a.A_log ? expf(((const float *)x.a.A_log)[n]) : 1.0f;
+    if (form == KCP_GATE_SOFTPLUS) return { base_2, -e };
     return { -e * base_2, x.lower_bound * base_2 };
+}
+
+// Returns the part of a log2 decay that step_gate::top multiplies. The functions are
+// those of the forward, whose records depend on them.
+template <int form>
+static __device__ __forceinline__ float decay_begin(const struct step_gate &gate,
+                                                    float x, float plus)
+{
+    return form == KCP_GATE_RAW ? x : ex2_approx(fmaf(gate.times, x, plus));
+}
+
+template <int form>
+static __device__ __forceinline__ float decay_end(float x)
+{
+    if (form == KCP_GATE_RAW) return x;
+    return form == KCP_GATE_BOUNDED ? rcp_approx(1.0f + x) : log2_1p(x);
 }
 
 // A warp has 16 rows (if `upper` is 1, the last 16) and 32 channels of a step. A lane
@@ -51,24 +70,24 @@ static __device__ __forceinline__ struct gate_lane gate_lane_of(
 
 // Sums the log2 decays of the lane's rows in groups of four. Row r has the factor F =
 // 2^(G[r] + from[r / 4]). `all` receives the sum over the warp's 16 rows.
-template <int whole>
+template <int form, int whole>
 static __device__ __forceinline__ void sum_decays(
-    const struct bounded_gate &gate, const struct gate_lane &l, int len,
+    const struct step_gate &gate, const struct gate_lane &l, int len,
     const float *plus, const uint32_t *raw, float (*G)[2], float (*from)[2], float *all)
 {
     #pragma unroll
     for (int r = 0; r < 8; r++) {
         const uint32_t x = whole || l.token(r) < len ? raw[r] : 0;
-        G[r][0] = ex2_approx(fmaf(gate.times, bf16x2_low(x), plus[0]));
-        G[r][1] = ex2_approx(fmaf(gate.times, bf16x2_high(x), plus[1]));
+        G[r][0] = decay_begin<form>(gate, bf16x2_low(x), plus[0]);
+        G[r][1] = decay_begin<form>(gate, bf16x2_high(x), plus[1]);
     }
     #pragma unroll
     for (int r = 0; r < 8; r++)
         #pragma unroll
         for (int j = 0; j < 2; j++) {
             const float top = whole || l.token(r) < len ? gate.top : 0.0f;
-            const float sigmoid = rcp_approx(1.0f + G[r][j]);
-            G[r][j] = r % 4 ? fmaf(top, sigmoid, G[r - 1][j]) : top * sigmoid;
+            const float decay = decay_end<form>(G[r][j]);
+            G[r][j] = r % 4 ? fmaf(top, decay, G[r - 1][j]) : top * decay;
         }
     #pragma unroll
     for (int j = 0; j < 2; j++) {
@@ -106,9 +125,8 @@ static __device__ __forceinline__ void put_decays(const struct gate_lane &l, int
 
 // Computes the gates of step s for the 64 channels of warpgroup f. If the step has
 // fewer than 32 rows, rows from `len` on are set to 0 and do not decay.
-template <int whole>
-static __device__ __forceinline__ void gate_step(const struct backward_one_params &x,
-                                                 const struct bounded_gate &gate, int s,
+template <int form, int whole>
+static __device__ __forceinline__ void gate_step(const struct step_gate &gate, int s,
                                                  int f, int warp, int len,
                                                  struct backward_one_storage &m)
 {
@@ -124,7 +142,7 @@ static __device__ __forceinline__ void gate_step(const struct backward_one_param
     __syncwarp();
     #pragma unroll
     for (int r = 0; r < 8; r++) raw[r] = word_at(l.at(r) + 2 * HALF_BYTES);
-    sum_decays<whole>(gate, l, len, plus, raw, F, from, all);
+    sum_decays<form, whole>(gate, l, len, plus, raw, F, from, all);
     #pragma unroll
     for (int rr = 0; rr < 8; rr += 4) {
         const float4 nq = *(const float4 *)&of.q_factor[l.token(rr)];
@@ -231,6 +249,7 @@ static __device__ __forceinline__ void put_dbeta(const struct backward_one_param
 // w^T and Y = dv w^T (w = rstd_k v_new). X is in rows 0 to 31 of the accumulator, and Y
 // is in rows 32 to 63. Stores the lower triangles of X and Y as bf16 for the finish
 // warpgroups, and computes dbeta from the diagonal of Y.
+template <int by_head>
 static __device__ __forceinline__ void make_triangles(
     const struct backward_one_params &x, const struct backward_walk &w, int wg, int s,
     struct backward_one_storage &m)
@@ -250,8 +269,8 @@ static __device__ __forceinline__ void make_triangles(
     wgmma_commit();
     if (s) mbarrier_wait(&m.dots, s - 1);          // all products of that step are over
     if (s && wg == 0 && threadIdx.x == 0) {
-        if (s + 1 < w.steps) load_values(x, w, s + 1, m);
-        load_state_of_step(x, w, s, m);
+        if (s + 1 < w.steps) load_values<by_head>(x, w, s + 1, m);
+        load_state_of_step<by_head>(x, w, s, m);
     }
     __syncwarp();
     wgmma_wait<0>();
@@ -292,16 +311,16 @@ static __device__ __forceinline__ void load_end_gradient(
 }
 
 // Computes the gates of step s. The first step may have fewer than 32 tokens.
+template <int form>
 static __device__ __forceinline__ void gate_of_step(
-    const struct backward_one_params &x, const struct backward_walk &w,
-    const struct bounded_gate &gate, int s, int wg, int warp,
-    struct value_stage &values, struct backward_one_storage &m)
+    const struct backward_walk &w, const struct step_gate &gate, int s, int wg,
+    int warp, struct value_stage &values, struct backward_one_storage &m)
 {
     if (s == 0 && w.len % ROWS) {
         mbarrier_wait(&m.value_full[0], 0);
         zero_rows(values.half[wg].dO, w.len % ROWS);
-        gate_step<0>(x, gate, 0, wg, warp, w.len % ROWS, m);
-    } else gate_step<1>(x, gate, s, wg, warp, ROWS, m);
+        gate_step<form, 0>(gate, 0, wg, warp, w.len % ROWS, m);
+    } else gate_step<form, 1>(gate, s, wg, warp, ROWS, m);
 }
 
 // Issues dU = kb dSa + Aqk^T dO.
@@ -356,6 +375,7 @@ static __device__ __forceinline__ void store_last_step(
 // the gates; dSa rounded to bf16, in shared memory; dU = kb dSa + Aqk^T dO, while dSa
 // += qf^T dO runs; dv = Ab^T dU; dSa -= kf^T dv; the triangles X and Y. One thread per
 // warpgroup issues all TMA copies.
+template <int form>
 static __device__ __forceinline__ void chain_warpgroup(
     const struct backward_one_params &x, const struct backward_walk &w, int wg,
     int sequence, struct backward_one_storage &m)
@@ -365,11 +385,12 @@ static __device__ __forceinline__ void chain_warpgroup(
     const int column_offset = swizzle128_offset(lane % 8 + lane / 16 * 8,
                                              warp * 2 + lane / 8 % 2);
     const int v = wg * 64 + warp * 16 + lane / 4;
-    const struct bounded_gate gate = bounded_gate_of(x, w.n);
+    const struct step_gate gate = step_gate_of<form>(x, w.n);
     const int first = threadIdx.x % 128 == 0;      // issues copies
+    enum { by_head = form != KCP_GATE_BOUNDED };
     float S[16][4] = {};
     int st = 0, phase = 0;
-    if (first) first_loads(x, w, wg, m);
+    if (first) first_loads<by_head>(x, w, wg, m);
     __syncwarp();
     load_end_gradient(x, sequence, w.n, v, e, S);
     #pragma unroll 1
@@ -385,7 +406,7 @@ static __device__ __forceinline__ void chain_warpgroup(
         const int lead = sizeof(gated_half) / 16;
         uint32_t dO[2][4], b[2][4];
         float y[4][4];
-        gate_of_step(x, w, gate, s, wg, warp, values, m);
+        gate_of_step<form>(w, gate, s, wg, warp, values, m);
         mbarrier_wait(&m.gated_full[st], phase);
         if (s && first) load_gate_again(x, w, wg, s - 1, m);
         __syncwarp();
@@ -432,10 +453,10 @@ static __device__ __forceinline__ void chain_warpgroup(
         if (first && w.whole(s))
             tma_store_3d(x.to_v, values.half[wg].dv, 64 * wg, w.n, w.token(s));
         __syncwarp();
-        make_triangles(x, w, wg, s, m);
+        make_triangles<by_head>(x, w, wg, s, m);
         if (s && first) {
             store_gated(x, w, wg, s - 1, m);
-            if (s + 2 < w.steps) load_gated(x, w, wg, s + 2, m);
+            if (s + 2 < w.steps) load_gated<by_head>(x, w, wg, s + 2, m);
         }
         __syncwarp();
         if (++st == GATED) {

@@ -48,21 +48,33 @@ static __device__ __forceinline__ void sum_from_step_end(float (*dG)[4], float *
         }
 }
 
-// Stores dx, the gradient of the raw gate x. Adds dx for ddt_bias and dx (x + dt_bias)
-// for dA_log to `sums`, without the factors that all tokens of a head share.
-//     dx = dg lower_bound exp(A_log) p (1 - p), p = 1 / (1 + 2^u), u: bounded_gate
+// Stores dx, the gradient of the raw gate x. Adds the terms of ddt_bias and dA_log to
+// `sums`, without the factors that all tokens of a head share. With u of step_gate:
+//     bounded   dx = dg lower_bound exp(A_log) p (1 - p), p = 1 / (1 + 2^u)
+//     softplus  dx = -dg exp(A_log) (1 - p)
 struct parameter_sums { float dA[2], ddt[2]; };
 
-template <int whole>
+// Returns the factor of ddt_bias's terms, which is also that of dx.
+template <int form>
+static __device__ __forceinline__ float slope_of(const struct backward_one_params &x,
+                                                 const struct step_gate &gate)
+{
+    if (form == KCP_GATE_RAW) return 1.0f;
+    if (form == KCP_GATE_SOFTPLUS) return gate.top;
+    return x.lower_bound * -gate.times * 0.693147180559945309f;
+}
+
+template <int form, int whole>
 static __device__ __forceinline__ void put_gate_gradient(
     const struct backward_one_params &x, const struct backward_walk &w,
-    const struct bounded_gate &gate, int s, int f, const float (*dg)[4],
+    const struct step_gate &gate, int s, int f, const float (*dg)[4],
     struct parameter_sums &sums, struct backward_one_storage &m)
 {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4, e = lane % 4 * 2;
     const int channel = f * 64 + warp * 16 + lane / 4;
     const int len = w.begin + w.len - w.token(s);
-    const float slope = x.lower_bound * -gate.times * 0.693147180559945309f;
+    const int is_softplus = form == KCP_GATE_SOFTPLUS;
+    const float slope = slope_of<form>(x, gate);
     const uint32_t tile = smem_addr(m.gated[(s + 2) % GATED].half[f].F)
                           + swizzle128_offset(lane % 8 + lane / 16 * 8,
                                               warp * 2 + lane / 8 % 2);
@@ -85,9 +97,13 @@ static __device__ __forceinline__ void put_gate_gradient(
                 const int t = 2 * c + i / 2, h = i % 2;
                 const float u = fmaf(gate.times, pair_half(raw[c][i], j), plus[h]);
                 const float p = ex2_approx(-fabsf(u)), r = rcp_approx(1.0f + p);
-                const float dx = dg[t][2 * h + j] * (p * r) * r;
+                const float y = dg[t][2 * h + j];
+                const float dx = is_softplus ? y * (u >= 0.0f ? r : p * r)
+                                 : form == KCP_GATE_RAW ? y : y * (p * r) * r;
                 const int there = whole || 8 * t + e + j < len;
-                sums.dA[h] = there ? fmaf(dx, u, sums.dA[h]) : sums.dA[h];
+                const float factor = is_softplus ? softplus_log2(u, p) : u;
+                const float dA = fmaf(is_softplus ? y : dx, factor, sums.dA[h]);
+                sums.dA[h] = there ? dA : sums.dA[h];
                 sums.ddt[h] += there ? dx : 0.0f;
                 if (there) to[(8 * t + j) * row + h * 8] = (bf16)(slope * dx);
             }
@@ -96,15 +112,18 @@ static __device__ __forceinline__ void put_gate_gradient(
 
 // Stores one stretch's gradients of the head's parameters: dA_log (a sum over all
 // channels) and ddt_bias of each channel. A stretch is a sequence.
+template <int form>
 static __device__ __forceinline__ void put_parameters(
     const struct backward_one_params &x, const struct backward_walk &w,
-    const struct bounded_gate &gate, int f, struct parameter_sums &sums,
+    const struct step_gate &gate, int f, struct parameter_sums &sums,
     struct backward_one_storage &m)
 {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
     const int channel = f * 64 + warp * 16 + lane / 4;
     const float ln2 = 0.693147180559945309f;
-    const float slope_A = -x.lower_bound * ln2, slope = slope_A * gate.times;
+    const int softplus = form == KCP_GATE_SOFTPLUS;
+    const float slope_A = softplus ? gate.top * ln2 : -x.lower_bound * ln2;
+    const float slope = softplus ? gate.top : slope_A * gate.times;
     float *dA = (float *)m.triangles;    // all products are over
     #pragma unroll
     for (int h = 0; h < 2; h++) {
@@ -356,6 +375,7 @@ static __device__ __forceinline__ void through_gate(
 }
 
 // Computes all gradients except dv, dbeta and dh0, for the warpgroup's 64 channels.
+template <int form>
 static __device__ __forceinline__ void finish_warpgroup(
     const struct backward_one_params &x, const struct backward_walk &w, int f,
     struct backward_one_storage &m)
@@ -368,7 +388,7 @@ static __device__ __forceinline__ void finish_warpgroup(
                           + swizzle128_offset(lane % 16, lane / 16);
     const int state_offset = core_offset(f * 64 + warp * 16 + lane / 8 % 2 * 8,
                                      lane / 16 * 8 + lane % 8);
-    const struct bounded_gate gate = bounded_gate_of(x, w.n);
+    const struct step_gate gate = step_gate_of<form>(x, w.n);
     const float norm_q = x.a.l2norm ? 1.0f / (x.scale * x.scale) : 0.0f;
     const float norm_k = x.a.l2norm ? 1.0f : 0.0f;
     struct parameter_sums sums = {};
@@ -453,11 +473,11 @@ static __device__ __forceinline__ void finish_warpgroup(
         warp_arrive(&m.staged);
 
         // ---- gradient of the gate, computed last, when only dG and sums are live
-        if (whole) put_gate_gradient<1>(x, w, gate, s, f, dG, sums, m);
-        else put_gate_gradient<0>(x, w, gate, s, f, dG, sums, m);
+        if (whole) put_gate_gradient<form, 1>(x, w, gate, s, f, dG, sums, m);
+        else put_gate_gradient<form, 0>(x, w, gate, s, f, dG, sums, m);
         if (++st == GATED) st = 0;
     }
-    put_parameters(x, w, gate, f, sums, m);
+    if (form != KCP_GATE_RAW) put_parameters<form>(x, w, gate, f, sums, m);
 }
 
 #endif

@@ -3,13 +3,16 @@
 #ifndef KCP_BACKWARD_ONE_STORAGE_CUH
 #define KCP_BACKWARD_ONE_STORAGE_CUH
 
+#include "cuda/host/workspace.cuh"
 #include "cuda/tile/launch.cuh"
 #include "cuda/tile/math.cuh"
 #include "cuda/tile/named_barrier.cuh"
+#include "cuda/tile/softplus.cuh"
 #include "cuda/tile/step_products.cuh"
 #include "cuda/tile/tma.cuh"
 #include "cuda/tile/warpgroup_store.cuh"
 #include "cuda/18_hopper/step_record.cuh"
+#include "core/paths.h"
 
 // One block processes a sequence of one value head from the last step of 32 tokens to
 // the first. G is the sum of log2 decays from the step's start to a row, and E is G of
@@ -100,7 +103,29 @@ struct backward_one_params {
     bf16 *dq, *dk;                       // likewise; if HV > H, arrays [T,HV,128],
                                          // which add_value_heads sums
     float *dA_rows, *ddt_rows;           // [NS,HV], [NS,HV,128]; NULL: not computed
+    // v7_by_head: states of odd steps (records.h); as in forward_params.
+    const unsigned char *states, *deep;
 };
+
+// The host's part. `dq` and `dk` are the call's arrays, or copies in the workspace if
+// these arrays lack the 16-byte alignment of TMA. If HV > H, the kernel stores x.dq and
+// x.dk per value head, and add_value_heads sums x.dq and x.dk into `dq` and `dk`.
+struct steps_backward {
+    struct backward_one_params x;
+    struct arena r;
+    bf16 *dq, *dk;
+    float *dA_rows, *ddt_rows, *all;     // sums per segment; `all`: of all ranks
+};
+
+// Functions of v5_steps_sm90.cu. place_steps takes its workspace from f->r, and returns
+// the bytes that are used then. launch_steps computes all gradients except those of the
+// parameters, which sum_step_parameters sums. If x.deep is not NULL, launch_steps is a
+// dependent launch and leaves out heads with deep steps.
+size_t place_steps(struct steps_backward *f, const struct kcp_backward *args,
+                   const struct kcp_path *path);
+void put_step_stretches(struct steps_backward *f);
+int launch_steps(struct steps_backward *f);
+int sum_step_parameters(struct steps_backward *f);
 
 // The work of a block: a sequence of value head n, with query/key head m.
 struct backward_walk {
@@ -118,10 +143,13 @@ struct backward_walk {
     }
 };
 
+// Functions with `by_head` read format "by_head", for v7_by_head.
+template <int by_head>
 static __device__ __forceinline__ const struct step_record *record_of(
     const struct backward_one_params &x, const struct backward_walk &w, int s)
 {
-    return x.records + ((int64_t)(w.record + w.step(s)) * x.a.HV + w.n);
+    return (const struct step_record *)step_record_at<by_head>(
+        x.records, w.record + w.step(s), x.a.HV, w.n);
 }
 
 static __device__ __forceinline__ void init_backward_barriers(
@@ -148,6 +176,7 @@ static __device__ __forceinline__ void init_backward_barriers(
 
 // ---- copies, each issued by one thread; s = 0 is the last step
 
+template <int by_head>
 static __device__ __forceinline__ void load_gated(const struct backward_one_params &x,
                                                   const struct backward_walk &w, int f,
                                                   int s, struct backward_one_storage &m)
@@ -160,10 +189,11 @@ static __device__ __forceinline__ void load_gated(const struct backward_one_para
     tma_load_3d(to.q, x.q, 64 * f, w.m, t, bar);
     tma_load_3d(to.k, x.k, 64 * f, w.m, t, bar);
     if (!f)
-        tma_load_1d(&m.factors[s % FACTORS], record_of(x, w, s)->q_factor,
+        tma_load_1d(&m.factors[s % FACTORS], record_of<by_head>(x, w, s)->q_factor,
                     sizeof m.factors[0], bar);
 }
 
+template <int by_head>
 static __device__ __forceinline__ void load_values(
     const struct backward_one_params &x, const struct backward_walk &w, int s,
     struct backward_one_storage &m)
@@ -176,15 +206,19 @@ static __device__ __forceinline__ void load_values(
     #pragma unroll
     for (int h = 0; h < 2; h++)
         tma_load_3d(to.half[h].dO, x.of_dO, 64 * h, w.n, w.token(s), bar);
-    tma_load_1d(to.w, record_of(x, w, s)->w, OF_RECORD, bar);
+    tma_load_1d(to.w, record_of<by_head>(x, w, s)->w, OF_RECORD, bar);
 }
 
+template <int by_head>
 static __device__ __forceinline__ void load_state_of_step(
     const struct backward_one_params &x, const struct backward_walk &w, int s,
     struct backward_one_storage &m)
 {
     mbarrier_arrive_expect_tx(&m.state_full, sizeof m.state);
-    tma_load_1d(m.state, record_of(x, w, s)->state, sizeof m.state, &m.state_full);
+    tma_load_1d(m.state,
+                step_state_at<by_head>(x.records, x.states, w.record + w.step(s),
+                                       x.a.HV, w.n),
+                sizeof m.state, &m.state_full);
 }
 
 // Loads g of step s again, into the bytes that held F of step s - 1 and will hold F of
@@ -198,14 +232,15 @@ static __device__ __forceinline__ void load_gate_again(
                 &m.again[f]);
 }
 
+template <int by_head>
 static __device__ __forceinline__ void first_loads(const struct backward_one_params &x,
                                                    const struct backward_walk &w, int f,
                                                    struct backward_one_storage &m)
 {
-    for (int s = 0; s < GATED && s < w.steps; s++) load_gated(x, w, f, s, m);
+    for (int s = 0; s < GATED && s < w.steps; s++) load_gated<by_head>(x, w, f, s, m);
     if (f) return;
-    for (int s = 0; s < VALUES && s < w.steps; s++) load_values(x, w, s, m);
-    load_state_of_step(x, w, 0, m);
+    for (int s = 0; s < VALUES && s < w.steps; s++) load_values<by_head>(x, w, s, m);
+    load_state_of_step<by_head>(x, w, 0, m);
 }
 
 // Stores dq and dk of a step of 32 rows, and returns when the stage may be loaded

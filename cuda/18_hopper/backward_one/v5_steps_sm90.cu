@@ -4,14 +4,17 @@
 #include "cuda/host/profile_hooks.cuh"
 #include "cuda/host/refused.cuh"
 #include "cuda/host/segment_sum.cuh"
-#include "core/paths.h"
 #include "cuda/host/split.h"
+#include "cuda/18_hopper/deep_steps.cuh"
+#include "cuda/tile/launch_shared.cuh"
 #include "finish.cuh"
 
 static const char *const steps_name = "v5_steps";
 
 // For bound, ownership and barriers see storage.cuh. Shared memory: 226 KiB, one block
-// per SM. Registers: 128 per thread.
+// per SM. Registers: 128 per thread. With x.deep, the kernel reads nothing that the
+// preceding kernels write, so only the last block waits for them.
+template <int form>
 static __global__ __launch_bounds__(512, 1) void kda_backward_kernel(
     const __grid_constant__ struct backward_one_params x)
 {
@@ -24,6 +27,12 @@ static __global__ __launch_bounds__(512, 1) void kda_backward_kernel(
         __shfl_sync(~0u, z.begin, 0), __shfl_sync(~0u, z.len, 0),
         __shfl_sync(~0u, steps, 0), __shfl_sync(~0u, z.step, 0),
         __shfl_sync(~0u, z.row, 0) };
+    enum { by_head = form != KCP_GATE_BOUNDED };
+    if (by_head) griddepcontrol_launch_dependents();
+    if (by_head && is_deep(x, z.row, n)) {
+        last_block_waits();
+        return;
+    }
     if (threadIdx.x == 0) {
         init_backward_barriers(m);
         mbarrier_fence_init();
@@ -33,8 +42,9 @@ static __global__ __launch_bounds__(512, 1) void kda_backward_kernel(
             x.a.dt_bias ? ((const float *)x.a.dt_bias)[n * 128 + threadIdx.x] : 0.0f;
     __syncthreads();
     const int wg = __shfl_sync(~0u, threadIdx.x / 128, 0);
-    if (wg < 2) chain_warpgroup(x, w, wg, z.sequence, m);
-    else finish_warpgroup(x, w, wg - 2, m);
+    if (wg < 2) chain_warpgroup<form>(x, w, wg, z.sequence, m);
+    else finish_warpgroup<form>(x, w, wg - 2, m);
+    if (by_head) last_block_waits();
 }
 
 // Computes y [T,H,128]: sums x [T,HV,128] over the value heads of each query/key head,
@@ -56,23 +66,13 @@ static __global__ void add_value_heads(int64_t rows, int heads, const uint4 *x,
 
 // ---- the host's part
 
-// `dq` and `dk` are the call's arrays, or copies in the workspace if these arrays lack
-// the 16-byte alignment of TMA. If HV > H, the kernel stores x.dq and x.dk per
-// value head, and add_value_heads sums x.dq and x.dk into `dq` and `dk`.
-struct steps_backward {
-    struct backward_one_params x;
-    struct arena r;
-    bf16 *dq, *dk;
-    float *dA_rows, *ddt_rows, *all;     // sums per segment; `all`: of all ranks
-};
-
 static bf16 *aligned_array(struct arena *r, const void *x, int64_t count)
 {
     return (bf16 *)(is_aligned_16(x) ? (void *)x : arena_take(r, count, sizeof(bf16)));
 }
 
-static size_t place_steps(struct steps_backward *f, const struct kcp_backward *args,
-                          const struct kcp_path *path)
+size_t place_steps(struct steps_backward *f, const struct kcp_backward *args,
+                   const struct kcp_path *path)
 {
     struct backward_one_params *x = &f->x;
     struct arena *r = &f->r;
@@ -84,8 +84,13 @@ static size_t place_steps(struct steps_backward *f, const struct kcp_backward *a
     const int64_t parts = a->HV > a->H ? a->T * a->HV * a->K : 0;
     arena_open(r, (const struct kcp_call *)a, a->saved, path->format, steps_name,
                sizeof(bf16));
+    const int by_head = path->format == KCP_FORMAT_BY_HEAD;
     x->records = (const struct step_record *)arena_named(
-        r, "steps", 2 * (int64_t)a->NC * a->HV, sizeof(struct step_record));
+        r, by_head ? "factors" : "steps", 0, 1);
+    if (by_head) {
+        x->states = (const unsigned char *)arena_named(r, "states", 0, 1);
+        x->deep = (const unsigned char *)arena_named(r, "deep", 0, 1);
+    }
     x->stretch = (struct backward_stretch *)arena_take(r, a->NS,
                                                        sizeof(struct backward_stretch));
     const int64_t qk = a->T * a->H * a->K, v = a->T * a->HV * a->V;
@@ -105,12 +110,13 @@ static size_t place_steps(struct steps_backward *f, const struct kcp_backward *a
 
 // Puts long sequences first, so that the last blocks to start are short. Lengths are
 // compared in multiples of 1/16 of the longest sequence.
-static void put_stretches(const struct kcp_backward *a, int *to)
+void put_step_stretches(struct steps_backward *f)
 {
+    const struct kcp_backward *a = &f->x.a;
     const struct kcp_context *c = &a->plan->ctx[a->r];
     const struct kcp_segment *seg = a->plan->seg + c->seg0;
     const int64_t longest = kcp_longest(c);
-    struct putter x = { to, {}, a->stream };
+    struct putter x = { (int *)f->x.stretch, {}, a->stream };
     for (int sixteenth = 16; sixteenth >= 0; sixteenth--)
         for (int s = 0, step = 0; s < a->NS; s++) {
             const int len = c->cu[s + 1] - c->cu[s], chunks = (len + a->C - 1) / a->C;
@@ -148,20 +154,34 @@ static void copy_to_call(const void *from, void *to, int64_t count,
     cudaMemcpyAsync(to, from, count * sizeof(bf16), cudaMemcpyDeviceToDevice, stream);
 }
 
-static int launch_steps(struct steps_backward *f)
+static int launch_kernel(const struct backward_one_params *x)
+{
+    const size_t bytes = sizeof(struct backward_one_storage);
+    const dim3 blocks(x->a.NS * x->a.HV);
+    switch (x->a.gate) {
+        case KCP_GATE_RAW:
+            return launch_dependent(kda_backward_kernel<KCP_GATE_RAW>, bytes, blocks,
+                                    512, x);
+        case KCP_GATE_SOFTPLUS:
+            return launch_dependent(kda_backward_kernel<KCP_GATE_SOFTPLUS>, bytes,
+                                    blocks, 512, x);
+        default:
+            return launch_shared(kda_backward_kernel<KCP_GATE_BOUNDED>, blocks, 512,
+                                 bytes, x->a.stream, *x);
+    }
+}
+
+int launch_steps(struct steps_backward *f)
 {
     struct backward_one_params *x = &f->x;
     const struct kcp_backward *a = &x->a;
-    const size_t bytes = sizeof(struct backward_one_storage);
     const int heads = a->HV / a->H;
     const int64_t rows = a->T * a->H, v = a->T * a->HV * a->V;
     const unsigned blocks = (unsigned)((rows * 16 + 255) / 256);
-    const int status = make_step_maps(x);
-    if (status) return status;
-    cudaFuncSetAttribute(kda_backward_kernel,
-                         cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+    int status = make_step_maps(x);
     copy_to_call(a->do_, x->dO, v, a->stream);
-    kda_backward_kernel<<<a->NS * a->HV, 512, bytes, a->stream>>>(*x);
+    if (!status) status = launch_kernel(x);
+    if (status) return status;
     if (heads > 1) {
         add_value_heads<<<blocks, 256, 0, a->stream>>>(
             rows, heads, (const uint4 *)x->dq, (uint4 *)f->dq);
@@ -175,7 +195,7 @@ static int launch_steps(struct steps_backward *f)
 }
 
 // Computes dA_log and ddt_bias by adding the terms of all ranks' segments in order.
-static int sum_step_parameters(struct steps_backward *f)
+int sum_step_parameters(struct steps_backward *f)
 {
     const struct kcp_backward *a = &f->x.a;
     const struct kcp_call *call = (const struct kcp_call *)a;
@@ -203,7 +223,7 @@ static int run_steps(const struct kcp_backward *args, const struct kcp_path *pat
         cudaMemsetAsync(f.ddt_rows, 0, row * a->KG, a->stream);
     }
     if (!status && a->NS) {
-        put_stretches(a, (int *)f.x.stretch);
+        put_step_stretches(&f);
         status = launch_steps(&f);
     }
     if (!status) status = sum_step_parameters(&f);

@@ -328,7 +328,7 @@ static __device__ __forceinline__ void store_step_inverse(unsigned char *Ab,
 }
 
 // Computes A beta of steps `warp`, `warp` + 2, ...
-template <int kda>
+template <int kda, int keep, int by_head>
 static __device__ __forceinline__ void inverse_warp(const struct head_params &x,
                                                     const struct head_walk &w,
                                                     struct head_storage<kda> &smem,
@@ -394,8 +394,8 @@ static __device__ __forceinline__ void inverse_warp(const struct head_params &x,
         store_step_inverse(s.Ab, a, u, norm, beta);
         fence_proxy_async();
         warp_arrive(&smem.inverted[st]);
-        if (kda && x.records) {          // no barrier needed: only this warp wrote Ab
-            struct step_record *to = kept_record(x, w, c);
+        if (kda && keeps_records<keep, by_head>(x)) {   // only this warp wrote Ab
+            struct step_record *to = kept_record<by_head>(x, w, c);
             keep_triangle(to->Ab, s.Ab);
             to->rstd_k[lane] = k_norm;
             to->beta[lane] = b;

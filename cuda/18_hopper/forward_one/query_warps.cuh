@@ -72,6 +72,7 @@ static __device__ __forceinline__ void state_decay(struct head_storage<1> &smem,
 
 // KDA: loads the rows of all steps, and computes the factors of the state and of rows
 // of q. While waiting for gate warps, loads the next step if a stage is free.
+template <int keep, int by_head>
 static __device__ __forceinline__ void decay_warp(const struct head_params &x,
                                                   const struct head_walk &w,
                                                   struct head_storage<1> &smem)
@@ -91,7 +92,8 @@ static __device__ __forceinline__ void decay_warp(const struct head_params &x,
         const float sum = square[0] + square[32] + square[64] + square[96];
         const float factor = x.f.a.l2norm ? rsqrtf(sum + 1e-6f) * scale : scale;
         smem.q_factor[st][lane] = factor;
-        if (x.records) kept_record(x, w, c)->q_factor[lane] = factor;
+        if (keeps_records<keep, by_head>(x))
+            kept_record<by_head>(x, w, c)->q_factor[lane] = factor;
         state_decay(smem, st, c + 1 == w.steps, carry);
         warp_arrive(&smem.decayed[st]);
         c++;
@@ -100,6 +102,7 @@ static __device__ __forceinline__ void decay_warp(const struct head_params &x,
 }
 
 // KDA: computes Aqk of every step.
+template <int keep, int by_head>
 static __device__ __forceinline__ void query_warp(const struct head_params &x,
                                                   const struct head_walk &w,
                                                   struct head_storage<1> &smem)
@@ -118,7 +121,8 @@ static __device__ __forceinline__ void query_warp(const struct head_params &x,
         store_step_Aqk(s.Aqk, y, smem.q_factor[st], NULL);
         fence_proxy_async();
         __syncwarp();
-        if (x.records) keep_triangle(kept_record(x, w, c)->Aqk, s.Aqk);
+        if (keeps_records<keep, by_head>(x))
+            keep_triangle(kept_record<by_head>(x, w, c)->Aqk, s.Aqk);
         warp_arrive(&smem.scored[st]);
     }
 }

@@ -41,7 +41,7 @@ static __device__ __forceinline__ void keep_operand_cores(unsigned char *to,
 // The products of a step (storage.cuh). The critical path computes y = v - kf S, then
 // v_new = A beta y, then S. The products for o overlap with this path. A lane has
 // columns 8 t + e, 8 t + e + 1 of tile t of S^T [64,128], y^T [64,32] and o^T [64,32].
-template <int kda, int keep>
+template <int kda, int keep, int by_head>
 struct step_consumer {
     enum {
         AB = offsetof(struct step_stage<kda>, Ab),
@@ -80,7 +80,10 @@ struct step_consumer {
                                       i / 4 * head_shape<kda>::HALF + i % 4 * 32), i);
         wgmma_commit();
         //< one-begin
-        if (keep) keep_operand_cores<8>(kept_record(x, w, c)->state, a);
+        if (keep)
+            keep_operand_cores<8>(step_state_at<by_head>(x.records, x.states,
+                                                         w.record + c, x.f.a.HV, w.n),
+                                  a);
     }
 
     static __device__ __forceinline__ void scale_tile(float *S, const float *factor)
@@ -189,7 +192,7 @@ struct step_consumer {
                                                 head_shape<kda>::HALF / 16,
                                                 head_shape<kda>::KB + 2048 * i));
         wgmma_commit();
-        if (keep) keep_operand_cores<2>(kept_record(x, w, c)->w, b);
+        if (keep) keep_operand_cores<2>(kept_record<by_head>(x, w, c)->w, b);
         wgmma_wait<1>();
         fence_operand<4>(o);
         store_o<ragged>(st, w.begin + t0, left, o);
@@ -201,7 +204,7 @@ struct step_consumer {
 };
 
 // Scans a sequence. Each warpgroup has 64 columns of the state.
-template <int kda, int keep>
+template <int kda, int keep, int by_head>
 static __device__ __forceinline__ void scan_warpgroup(const struct head_params &x,
                                                       const struct head_walk &w,
                                                       struct head_storage<kda> &smem)
@@ -216,7 +219,7 @@ static __device__ __forceinline__ void scan_warpgroup(const struct head_params &
             state_view_of(x.f.a, x.f.a.h0, x.f.a.layout, w.row, w.n, v);
         load_state<128>(S, h.p, h.dv, h.di);
     }
-    struct step_consumer<kda, keep> consumer = { smem, x, w, wg, lane % 4 * 2,
+    struct step_consumer<kda, keep, by_head> consumer = { smem, x, w, wg, lane % 4 * 2,
                                            threadIdx.x % 128 == 0, v_at };
     struct step_position at = {};
     int c = 0;

@@ -105,11 +105,12 @@ struct head_params {
     const struct stretch *stretch;       // the longest first; NULL: `few` has them
     struct stretch few[FEW_STRETCHES];
     struct step_record *records;         // KDA: records for backward, or NULL
+    unsigned char *states;               // v7_by_head: states of odd steps (records.h)
 };
 
 // Host functions of v5_one_kernel_sm90.cu: store the stretches, and launch the kernel
-// for KDA without records. If x->f.deep is not NULL, the kernel computes only heads of
-// sequences without a deep step.
+// for KDA. If x->f.deep is not NULL, the kernel computes only heads of sequences
+// without a deep step.
 void put_stretches(struct head_params *x);
 int launch_one_kda(struct head_params *x);
 
@@ -125,10 +126,27 @@ static __device__ __forceinline__ struct head_walk head_walk_of(
              (s.len + STEP_ROWS - 1) / STEP_ROWS, s.record };
 }
 
+// Functions with `by_head` use format "by_head", as v7_by_head does, and are compiled
+// separately for calls that keep nothing, to save registers.
+template <int keep, int by_head>
+static __device__ __forceinline__ int keeps_records(const struct head_params &x)
+{
+    return by_head ? keep : x.records != NULL;
+}
+
+template <int by_head>
 static __device__ __forceinline__ struct step_record *kept_record(
     const struct head_params &x, const struct head_walk &w, int step)
 {
-    return x.records + ((int64_t)(w.record + step) * x.f.a.HV + w.n);
+    return (struct step_record *)step_record_at<by_head>(x.records, w.record + step,
+                                                         x.f.a.HV, w.n);
+}
+
+// Returns the index of the walk's sequence on this rank.
+static __device__ __forceinline__ int sequence_of(const struct head_params &x,
+                                                  const struct head_walk &w)
+{
+    return x.f.a.NS == 1 ? 0 : ((const int *)x.f.a.sc)[w.record / 2];
 }
 
 // One warp copies a complete triangle from shared memory to the step's record.

@@ -10,13 +10,6 @@
 
 static const char *const one_kernel_name = "v5_one_kernel";
 
-// v7_by_head: the last block ends after the scan, which precedes this kernel.
-static __device__ __forceinline__ void end_after_scan(const struct head_params &x)
-{
-    if (x.f.deep && blockIdx.x + 1 == gridDim.x && blockIdx.y + 1 == gridDim.y)
-        griddepcontrol_wait();
-}
-
 // Bound: latency of T / 32 sequential steps of about 1.75 us (KDA) or 1.3 us (GDN).
 // With 96 heads on an H100, KDA takes 1.3 times as long as memory needs for its 6K + 4V
 // bytes per token and head.
@@ -35,10 +28,10 @@ static __global__ __launch_bounds__(head_shape<kda>::THREADS, 1) void one_kernel
     extern __shared__ __align__(1024) unsigned char on_chip[];
     struct head_storage<kda> &smem = *(struct head_storage<kda> *)on_chip;
     const struct head_walk w = head_walk_of(x);
+    enum { by_head = kda && form != KCP_GATE_BOUNDED };
 
-    if (kda && x.f.deep
-        && has_deep_step(x.f, w.n, w.record / 2, (w.record + w.steps + 1) / 2)) {
-        end_after_scan(x);
+    if (by_head && is_deep(x.f, sequence_of(x, w), w.n)) {
+        last_block_waits();
         return;
     }
     if (threadIdx.x == 0) init_barriers(smem);
@@ -52,23 +45,23 @@ static __global__ __launch_bounds__(head_shape<kda>::THREADS, 1) void one_kernel
     const int warp = __shfl_sync(~0u, threadIdx.x / 32 % 4, 0);
     if (wg < 2) {
         setmaxnreg_inc<shape::SCAN_REGISTERS>();
-        scan_warpgroup<kda, keep>(x, w, smem);
+        scan_warpgroup<kda, keep, by_head>(x, w, smem);
     } else if (!kda || wg == 4) {
         setmaxnreg_dec<shape::TRIANGLE_REGISTERS>();
         const int role = kda ? warp : (wg - 2) * 4 + warp;
-        if (role < INVERSE_WARPS) inverse_warp<kda>(x, w, smem, role);
+        if (role < INVERSE_WARPS) inverse_warp<kda, keep, by_head>(x, w, smem, role);
         else if (role < INVERSE_WARPS + shape::QUERY_WARPS) {
-            if constexpr (kda) query_warp(x, w, smem);
+            if constexpr (kda) query_warp<keep, by_head>(x, w, smem);
             else query_warp(x, w, smem, role - INVERSE_WARPS);
         } else if (role == INVERSE_WARPS + shape::QUERY_WARPS) {
-            if constexpr (kda) decay_warp(x, w, smem);
+            if constexpr (kda) decay_warp<keep, by_head>(x, w, smem);
             else load_warp(x, w, smem);
         }
     } else if constexpr (kda) {
         setmaxnreg_dec<shape::GATE_REGISTERS>();
         gate_warp<form>(x, w, smem, wg - 2, warp);
     }
-    if (kda) end_after_scan(x);
+    if (by_head) last_block_waits();
 }
 
 // ---- the host's part
@@ -123,13 +116,19 @@ void put_stretches(struct head_params *x)
     put_rest(&to);
 }
 
-int launch_one_kda(struct head_params *x)
+template <int keep>
+static int launch_one_gate(struct head_params *x)
 {
     switch (x->f.a.gate) {
-        case KCP_GATE_BOUNDED: return launch_one_kernel<1, 0, KCP_GATE_BOUNDED>(x);
-        case KCP_GATE_RAW: return launch_one_kernel<1, 0, KCP_GATE_RAW>(x);
-        default: return launch_one_kernel<1, 0, KCP_GATE_SOFTPLUS>(x);
+        case KCP_GATE_BOUNDED: return launch_one_kernel<1, keep, KCP_GATE_BOUNDED>(x);
+        case KCP_GATE_RAW: return launch_one_kernel<1, keep, KCP_GATE_RAW>(x);
+        default: return launch_one_kernel<1, keep, KCP_GATE_SOFTPLUS>(x);
     }
+}
+
+int launch_one_kda(struct head_params *x)
+{
+    return x->records ? launch_one_gate<1>(x) : launch_one_gate<0>(x);
 }
 
 static const struct kcp_path *path_of(const struct kcp_forward *a)
@@ -165,9 +164,7 @@ static int run(void *args)
         profile_hook((enum profile_part)p, a->stream);
     if (!status && a->NS) {
         put_stretches(&x);
-        if (a->KG == 1) status = launch_one_kernel<0, 0, 0>(&x);
-        else if (a->saved) status = launch_one_kernel<1, 1, KCP_GATE_BOUNDED>(&x);
-        else status = launch_one_kda(&x);
+        status = a->KG == 1 ? launch_one_kernel<0, 0, 0>(&x) : launch_one_kda(&x);
     }
     if (!status) pass_empty_states((const struct kcp_call *)a, 1, a->h0, a->ht);
     report_failure((const struct kcp_call *)a, status, one_kernel_name);

@@ -2,13 +2,14 @@
 // Book: chapter 18b.
 //
 // A step (32 tokens from a sequence's start) is deep if, in a half of the step, some
-// channel decays by more than 2^100. `find_deep_steps` stores which steps are deep. If
+// channel decays by more than 2^100. `find_deep_steps` stores which heads have one. If
 // a head has a deep step in a sequence, chunk_prepare and the scan compute this head of
 // this sequence, otherwise the one-kernel forward does. A block of these kernels exits
 // if another kernel computes its work. All four are launched in this order as dependent
 // kernels: the one-kernel forward starts as soon as all blocks of the scan have
 // started, and runs concurrently with the scan. The last block of each kernel ends
-// after the preceding kernel.
+// after the preceding kernel. Value heads of one query/key head are computed alike, and
+// so are all heads of a sequence if many have deep steps (is_deep).
 #include "cuda/18_hopper/v3_prepare_scan_workspace.cuh"
 #include "storage.cuh"
 
@@ -77,7 +78,8 @@ static __global__ __launch_bounds__(256, 3) void find_deep_steps(
     #pragma unroll
     for (int i = 0; i < 8; i++) deep |= !(sum[i] <= 100.0f);
     deep = __any_sync(~0u, deep);
-    if (lane == 0) x.deep[(int64_t)n * 2 * x.a.NC + step] = deep;
+    const int s = x.a.NS == 1 ? 0 : ((const int *)x.a.sc)[step / 2];
+    if (deep && lane == 0) x.deep[(int64_t)s * x.a.H + n / (x.a.HV / x.a.H)] = 1;
 }
 
 template <int form>
@@ -102,12 +104,16 @@ static const struct kcp_path *path_of(const struct kcp_forward *a)
 static size_t place(struct fused *f, struct head_params *x, const struct kcp_forward *a,
                     const struct kcp_path *path)
 {
+    struct arena *r = &f->r;
     place_fused(f, a, path, 1);
-    f->x.deep = (unsigned char *)arena_take(&f->r, 2 * (int64_t)a->NC * a->HV, 1);
+    f->x.kept = 0;                       // backward reads h0
+    if (a->saved) x->records = (struct step_record *)f->x.factors;
+    if (a->saved) x->states = (unsigned char *)arena_named(r, "states", 0, 1);
+    f->x.deep = (unsigned char *)arena_named(r, "deep", (int64_t)a->NS * a->H, 1);
     if (a->NS > FEW_STRETCHES)
-        x->stretch = (struct stretch *)arena_take(&f->r, a->NS, sizeof(struct stretch));
+        x->stretch = (struct stretch *)arena_take(r, a->NS, sizeof(struct stretch));
     x->f = f->x;
-    return f->r.used;
+    return r->used;
 }
 
 static int run(void *args)
@@ -119,12 +125,15 @@ static int run(void *args)
     if (!a->plan) return KCP_BAD;
     if (!path) return KCP_NA;
     int status = place(&f, &x, a, path) <= a->work_bytes ? KCP_OK : KCP_BAD;
+    if (a->saved && a->saved_bytes < f.r.head.bytes) status = KCP_BAD;
+    if (!status && a->saved) write_head<<<1, 256, 0, a->stream>>>(a->saved, f.r.head);
     for (int p = PART_SUM; p <= PART_MAIN; p++)
         profile_hook((enum profile_part)p, a->stream);
     if (!status && a->NS) {
         if (!a->NC) x.f.deep = NULL;
         put_rows(&f);                    // ordinary launches, before the dependent ones
         put_stretches(&x);
+        if (a->NC) cudaMemsetAsync(f.x.deep, 0, (size_t)a->NS * a->H, a->stream);
         if (a->NC) status = deep_steps(&f.x);
         if (a->NC && !status) status = kda_chunk_prepare(&f.x, processors());
         if (a->NC && !status) status = forward_scan(&f.x, NULL, f.l.columns);

@@ -370,15 +370,12 @@ static __device__ __forceinline__ void scan_consumer_warpgroup(
     keep.finish();
 }
 
-// v7_by_head: returns 1 if the one-kernel forward computes this chain. The last block
-// of a grid always waits for the preceding kernel.
+// v7_by_head: returns 1 if the one-kernel forward computes this chain.
 static __device__ __forceinline__ int leaves_to_one_kernel(
     const struct forward_params &x, int z, int n)
 {
-    const int *cn = (const int *)x.a.cn;
-    if (has_deep_step(x, n, cn[z], cn[z + 1])) return 0;
-    if (blockIdx.x + 1 == gridDim.x && blockIdx.y + 1 == gridDim.y)
-        griddepcontrol_wait();
+    if (is_deep(x, z, n)) return 0;
+    last_block_waits();
     return 1;
 }
 

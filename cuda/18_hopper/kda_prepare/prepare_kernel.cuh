@@ -179,18 +179,27 @@ static __device__ __forceinline__ void scores_to_factors(
     else invert_block_column(I, storage, r->Ab);
 }
 
-// Returns 1 if the call needs factors of chunks `from` to `to` of head n. v7_by_head
-// needs these factors only if head n has a deep step in a sequence of these chunks.
-// Dependent kernels start after the wait, so the deep steps are stored before.
-static __device__ __forceinline__ int is_needed(const struct forward_params &x, int n,
-                                                int from, int to)
+// v7_by_head: returns 1 if chunk c of head n needs factors. In other chunks the bytes
+// of the factors may hold records of steps, which the one-kernel forward stores.
+static __device__ __forceinline__ int needs_factors(const struct forward_params &x,
+                                                    int c, int n)
 {
-    const int *cn = (const int *)x.a.cn, *sc = (const int *)x.a.sc;
-    if (x.deep) griddepcontrol_wait();
+    return is_deep(x, x.a.NS == 1 ? 0 : ((const int *)x.a.sc)[c], n);
+}
+
+// Returns the number of chunks, of the `count` up to chunk `last`, that this block must
+// compute, so that the last one it computes needs factors. Dependent kernels start
+// after the wait, so x.deep is stored before.
+template <int by_head>
+static __device__ __forceinline__ int needed_chunks(const struct forward_params &x,
+                                                    int n, int last, int count)
+{
+    if (by_head && x.deep) griddepcontrol_wait();
     griddepcontrol_launch_dependents();
-    if (!x.deep) return 1;
-    return x.a.NS == 1 ? has_deep_step(x, n, 0, x.a.NC)
-                       : has_deep_step(x, n, cn[sc[from]], cn[sc[to] + 1]);
+    if (!by_head || !x.deep) return count;
+    if (x.a.NS == 1) return needs_factors(x, 0, n) ? count : 0;
+    while (count && !needs_factors(x, last - count + 1, n)) count--;
+    return count;
 }
 
 // Bound: memory. Per token and head 6K bytes are read and 6K + 2.5C bytes are written.
@@ -221,9 +230,13 @@ static __global__ __launch_bounds__(256, 3) void kda_chunk_prepare_kernel(
     const int n = blockIdx.x;
     const int warp = __shfl_sync(~0u, (threadIdx.x / 32 + n) % 8, 0), of_k = warp % 2;
     const int last = launched_chunks(x) - 1 - blockIdx.y * chunks;
-    const int count = min(chunks, last + 1);
+    enum {
+        by_head = K == 128 && form != KCP_GATE_BOUNDED && gate == KCP_TYPE_BF16 && !half
+    };
+    const int count =
+        needed_chunks<by_head>(x, n, x.first + last, min(chunks, last + 1));
 
-    if (!is_needed(x, n, x.first + last - count + 1, x.first + last)) return;
+    if (!count) return;
     if (threadIdx.x == 0) {
         mbarrier_init(&smem.full, 1);
         mbarrier_fence_init();
@@ -233,6 +246,9 @@ static __global__ __launch_bounds__(256, 3) void kda_chunk_prepare_kernel(
     #pragma unroll 1
     for (int chunk = 0; chunk < count; chunk++) {
         const int c = x.first + last - chunk;
+        // The factors of the last chunk later overwrite those that are not needed.
+        const int to = by_head && x.deep && x.a.NS > 1 && !needs_factors(x, c, n)
+                           ? x.first + last - count + 1 : c;
         float G[thread_rows<K>::ROWS][2];
         struct thread_rows<K> w = thread_rows_of<K>(warp);
         struct token_range z = position_of(smem, chunk);
@@ -255,17 +271,16 @@ static __global__ __launch_bounds__(256, 3) void kda_chunk_prepare_kernel(
         if (__builtin_expect(deep, 0)) { // else the main loop spills registers
             struct deep_chunk_scores of;
             store_deep_decays<K>(w, G, smem);
-            deep_chunk<K>(x, c, n, warp, of);
+            deep_chunk<K>(x, to, n, warp, of);
             copy_scores(y, of.y);
-        } else rows_to_scores<K, 0>(x, c, n, w, G, 0, of_k, smem, y);
+        } else rows_to_scores<K, 0>(x, to, n, w, G, 0, of_k, smem, y);
         fence_proxy_async();
         __syncthreads();
         if (chunk + 1 < count && threadIdx.x == 0)
             load_next_chunk<K, gate>(a, from, c - 1, chunk, n, smem);
-        scores_to_factors<K>(x, c, n, w.I, of_k, smem, y);
+        scores_to_factors<K>(x, to, n, w.I, of_k, smem, y);
     }
-    if (blockIdx.x + 1 == gridDim.x && blockIdx.y + 1 == gridDim.y)
-        griddepcontrol_wait();
+    last_block_waits();
 }
 
 template <int K, int form, enum kcp_type gate, int half>
