@@ -139,6 +139,32 @@ def test_unaligned(layer):
     equal(both(dict(x, q=odd.copy_(x["q"]))), want)
 
 
+def test_deep_first_sequence():
+    """An eighth of the heads has gates that close in the first sequence alone, and blocks
+    of chunk_prepare have chunks of two sequences: all equals each sequence alone."""
+    cu, H = (0, 700, 1500, 2240), 96
+    r = torch.Generator("cuda").manual_seed(3)
+    q, k, v, g, do = (torch.randn(1, cu[-1], H, 128, generator=r, device="cuda")
+                      for _ in range(5))
+    g[:, :cu[1], ::8, 5] = 40
+    x = [t.to(B16) for t in (q, k, v, g - 3, torch.rand_like(q[..., 0]))]
+    zero = torch.zeros(H, device="cuda")
+
+    def run(a, b, cu):
+        y = [t[:, a:b].detach().requires_grad_() for t in x]
+        o, _ = kcp_torch.chunk_kda(
+            *y, A_log=zero, dt_bias=zero.repeat(128), use_gate_in_kernel=True,
+            use_qk_l2norm_in_kernel=True, cu_seqlens=list(cu), cu_seqlens_cpu=list(cu))
+        return o.detach(), *torch.autograd.grad(o, y, do[:, a:b].to(B16))
+
+    whole = run(0, cu[-1], cu)
+    if torch.cuda.get_device_capability() == (9, 0):
+        assert kcp_torch.last_paths() == ("forward_kda_by_head", "backward_kda_by_head")
+    for a, b in zip(cu, cu[1:]):
+        close(*((w[:, a:b], s, f"{n} from {a}", 1e-2) for w, s, n in zip(
+            whole, run(a, b, (0, b - a)), ("o", *TOKENS))))
+
+
 @pytest.mark.skipif(not kcp_torch.ops.available, reason="torch.compile: needs PyTorch 2.4")
 def test_compiled():
     o, x, grads = example(30, (0, 300), (2, 2, 64, 64), gate=1)

@@ -1,5 +1,6 @@
 // chunk_prepare_sm90.cu -- GDN: the factors of a chunk, one warp per value head.
 // Book: chapter 18.
+#include "cuda/18_hopper/deep_steps.cuh"
 #include "blocks.cuh"
 
 // Computes the factors of row i: in `to` (global memory) the factors for the scan, and
@@ -198,7 +199,7 @@ gdn_chunk_prepare_kernel(const struct forward_params x, struct head_shares share
         head_by_four_warps(w, I, smem.qk, smem.kk, smem.head[0], smem.four[0]);
     }
     if (x.saved.beta) save_row_scalars(x, smem, share.kv);
-    if (blockIdx.x + 1 == gridDim.x) griddepcontrol_wait();
+    last_block_waits();
 }
 
 template <int K, int heads_by_warp>
