@@ -22,11 +22,11 @@ static int query_device(int device, struct kcp_device *d)
     if (bad) return KCP_CUDA;
     // The memory transfers two bits per clock and wire. A GPU without these attributes
     // counts as an H200.
-    cudaDeviceGetAttribute(&kilohertz, cudaDevAttrMemoryClockRate, device);
-    cudaDeviceGetAttribute(&bits, cudaDevAttrGlobalMemoryBusWidth, device);
+    bad |= cudaDeviceGetAttribute(&kilohertz, cudaDevAttrMemoryClockRate, device);
+    bad |= cudaDeviceGetAttribute(&bits, cudaDevAttrGlobalMemoryBusWidth, device);
     const int bandwidth = (int)(2.0 * kilohertz * bits / 8e6 + 0.5);
     const int code = cudaFuncGetAttributes(&of_kernel, has_code) == cudaSuccess;
-    if (!code) cudaGetLastError();       // clear the error of this query
+    if (bad || !code) cudaGetLastError();        // clear the error of these queries
     *d = { 10 * major + minor, sms, smem, code, 0, bandwidth };
     return KCP_OK;
 }

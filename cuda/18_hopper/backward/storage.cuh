@@ -50,7 +50,7 @@ struct scan_states {
 // index c HV + n. The entry of chunk c and query/key head m has index c H + m.
 struct backward_params {
     struct kcp_backward a;               // the call; reverse writes a.dv
-    // Arrays that forward saved, in format 2 of ref/core/saved.def.
+    // Arrays that forward saved, in format 2 or 5 of ref/core/saved.def.
     const void *factors;                 // [NC][HV] chunk_factors or gdn_head_factors
     const void *qk_rows;                 // GDN: [NC][H] gdn_qk_rows
     const float *rstd_q, *rstd_k;        // [NC][H][64]; 1 without l2norm

@@ -85,8 +85,11 @@ static __device__ __forceinline__ void sum_decays(
     for (int r = 0; r < 8; r++)
         #pragma unroll
         for (int j = 0; j < 2; j++) {
-            const float top = whole || l.token(r) < len ? gate.top : 0.0f;
-            const float decay = decay_end<form>(G[r][j]);
+            const int past = !whole && l.token(r) >= len;
+            const float top = past ? 0.0f : gate.top;
+            // Of a row past the end, x = 0: softplus(dt_bias) may be infinite.
+            const float decay = form == KCP_GATE_SOFTPLUS && past
+                                    ? 0.0f : decay_end<form>(G[r][j]);
             G[r][j] = r % 4 ? fmaf(top, decay, G[r - 1][j]) : top * decay;
         }
     #pragma unroll

@@ -16,13 +16,13 @@
 //
 // are the operands of the scores, qf kb^T and kf kb^T, and of the products with the
 // state. Registers hold Sa = 2^a S, so that o = qf Sa + Aqk v_new and Sa += kb^T v_new
-// need no other operands. With KDA the kernel accepts only bounded gates: with g >= -5
-// exponents reach +-115, which bf16 can represent. Between two steps Sa is multiplied
-// by 2^(E - a + a'), where a' is a of the next step. Reciprocal norms multiply rows and
-// columns of results, not operands. GDN has one gate per head, so its decays also
-// multiply results, and its operands are the raw q and k. In steps that decay by more
-// than 2^116 the decay from column j to row i is computed for each pair, so the gate
-// may have any form.
+// need no other operands. With KDA no step is deep (deep_steps.cuh): with g >= -5, for
+// example, exponents reach +-115, which bf16 can represent. Between two steps Sa is
+// multiplied by 2^(E - a + a'), where a' is a of the next step. Reciprocal norms
+// multiply rows and columns of results, not operands. GDN has one gate per head, so its
+// decays also multiply results, and its operands are the raw q and k. In steps that
+// decay by more than 2^116 the decay from column j to row i is computed for each pair,
+// so the gate may have any form.
 //
 // Limit for KDA: if 16 consecutive tokens have g = -5, elements of q and k must be
 // below 2^12 in magnitude, because then kb can be 2^115 k, and qf can be 2^108 q.
