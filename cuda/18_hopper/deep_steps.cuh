@@ -6,10 +6,10 @@
 
 // Returns 1 if value head n of the rank's sequence s is deep (v7_by_head): a value head
 // of its query/key head has a deep step, because backward sums dq and dk over these
-// heads, or more than a quarter of the query/key heads have one, because then the one
-// kernel would only lengthen the pass. `x` has the call `a` and the bytes `deep`. All
-// threads of the block call this function. Loads are from L2, because an L1 may hold
-// bytes of an earlier call.
+// heads, or more than a quarter of the query/key heads have one, because then both
+// groups of kernels together take longer than the kernels of chunks alone. `x` has the
+// call `a` and the bytes `deep`. All threads of the block call this function. Loads are
+// from L2, because an L1 may hold bytes of an earlier call.
 template <class Params>
 static __device__ __forceinline__ int is_deep(const Params &x, int s, int n)
 {

@@ -33,8 +33,8 @@ struct step_record {
 
 /* In format "by_head", a chunk and value head has a slot of KCP_CHUNK_SLOT bytes: the
  * factors of format "chunks", or the record of the chunk's even step and, from byte
- * KCP_ODD_RECORD on, the record of its odd step. The two overlap in the odd step's
- * `state`, which is in the array `states` of the block instead. */
+ * KCP_ODD_RECORD on, the record of its odd step. The odd step's `state` would overlap
+ * the even record, so it is in the block's array `states` instead. */
 enum {
     KCP_FORMAT_BY_HEAD = KCP_FORMAT_ADAPTED + 1,
     KCP_CHUNK_SLOT = 388 * 128 + 10240,

@@ -4,9 +4,9 @@
 // Forward saved which heads of a sequence are deep (deep_steps.cuh), the factors of
 // these heads, and records of all others. The scans and `finish` of v4_scans_finish
 // compute the deep heads, v5_steps the others, and a block exits if another kernel
-// computes its work. Dependent launches, in this order: the scans; v5_steps, which
-// starts when all blocks of the scans have started, and runs concurrently with them;
-// `finish`.
+// computes its work. All are launched as dependent kernels: first the scans, then
+// v5_steps, which starts when all blocks of the scans have started, and runs
+// concurrently with them, then `finish`.
 #include "cuda/18_hopper/v4_scans_finish_workspace.cuh"
 #include "cuda/18_hopper/backward/chunk_parts.cuh"
 #include "cuda/host/realigned.cuh"

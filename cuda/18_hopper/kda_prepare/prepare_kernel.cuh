@@ -187,9 +187,9 @@ static __device__ __forceinline__ int needs_factors(const struct forward_params 
     return is_deep(x, x.a.NS == 1 ? 0 : ((const int *)x.a.sc)[c], n);
 }
 
-// Returns the number of chunks, of the `count` up to chunk `last`, that this block must
-// compute, so that the last one it computes needs factors. Dependent kernels start
-// after the wait, so x.deep is stored before.
+// Returns how many chunks this block computes, from chunk `last` downwards: at most
+// `count`, and the lowest of them needs factors. Dependent kernels start after the
+// wait, so x.deep is stored before.
 template <int by_head>
 static __device__ __forceinline__ int needed_chunks(const struct forward_params &x,
                                                     int n, int last, int count)
@@ -246,7 +246,7 @@ static __global__ __launch_bounds__(256, 3) void kda_chunk_prepare_kernel(
     #pragma unroll 1
     for (int chunk = 0; chunk < count; chunk++) {
         const int c = x.first + last - chunk;
-        // The factors of the last chunk later overwrite those that are not needed.
+        // Factors that are not needed go to the place of the block's lowest chunk.
         const int to = by_head && x.deep && x.a.NS > 1 && !needs_factors(x, c, n)
                            ? x.first + last - count + 1 : c;
         float G[thread_rows<K>::ROWS][2];
