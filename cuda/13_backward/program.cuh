@@ -117,9 +117,7 @@ static int down(struct backward *x)
     gate.pass = KCP_BACKWARD;
     gate.work = x->work_02;
 
-    const size_t row = sizeof(float) * padded_rows(x->a.plan) * x->a.HV;
-    cudaMemsetAsync(x->s.dA_part, 0, row, x->a.stream);
-    cudaMemsetAsync(x->s.ddt_part, 0, row * x->a.KG, x->a.stream);
+    clear_parameter_rows(&x->a, (float *)x->s.dA_part, (float *)x->s.ddt_part);
     const int status = x->t.wy_backward(&wy);
     return status ? status : x->t.gate(&gate);
 }
@@ -129,15 +127,9 @@ static int down(struct backward *x)
 static int last(struct backward *x)
 {
     const struct kcp_backward *a = &x->a;
-    const struct kcp_call *call = (const struct kcp_call *)a;
-    int status = KCP_OK;
-    states_out(call, 0, x->dh_in, a->dht, a->dh0);
-    if (a->dA_log)
-        status = parameter_sum(call, (float *)x->s.dA_part, a->HV, x->all,
-                               (float *)a->dA_log);
-    if (!status && a->ddt_bias)
-        status = parameter_sum(call, (float *)x->s.ddt_part, (int64_t)a->HV * a->KG,
-                               x->all, (float *)a->ddt_bias);
+    states_out((const struct kcp_call *)a, 0, x->dh_in, a->dht, a->dh0);
+    const int status = parameter_sums(a, (float *)x->s.dA_part, (float *)x->s.ddt_part,
+                                      x->all);
     return status ? status : launched();
 }
 

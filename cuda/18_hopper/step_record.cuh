@@ -17,7 +17,7 @@ static __device__ __forceinline__ int core_offset(int i, int v)
 }
 
 // Returns the record of step `step` (2 c + j) of value head n. In format "by_head" the
-// member `state` of odd steps is not there: see step_state.
+// member `state` of odd steps is not there: see step_state_at.
 template <int by_head>
 static __device__ __forceinline__ unsigned char *step_record_at(const void *records,
                                                                 int step, int HV, int n)

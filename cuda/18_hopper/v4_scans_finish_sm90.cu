@@ -14,8 +14,6 @@ static const struct kcp_path *path_of(const struct kcp_backward *a)
 static int sum_parameters(struct factors_backward *f)
 {
     const struct kcp_backward *a = &f->x.a;
-    const size_t row = sizeof(float) * padded_rows(a->plan) * a->HV;
-    int status = KCP_OK;
     if (!a->dA_log && !a->ddt_bias) return KCP_OK;
     const int terms = a->NS && a->gate != KCP_GATE_RAW;  // a raw gate has no parameters
     if (terms && a->NS == 1 && a->plan->R == 1) {        // a single term
@@ -23,20 +21,12 @@ static int sum_parameters(struct factors_backward *f)
             f->x, (float *)a->dA_log, (float *)a->ddt_bias);
         return launched();
     }
-    if (!terms || a->NS < padded_rows(a->plan)) {
-        cudaMemsetAsync(f->dA_rows, 0, row, a->stream);
-        cudaMemsetAsync(f->ddt_rows, 0, row * a->KG, a->stream);
-    }
+    if (!terms || a->NS < padded_rows(a->plan))
+        clear_parameter_rows(a, f->dA_rows, f->ddt_rows);
     if (terms)
         add_chunk_parts<0><<<dim3(a->HV, a->NS), SUM_THREADS, 0, a->stream>>>(
             f->x, f->dA_rows, f->ddt_rows);
-    if (a->dA_log)
-        status = parameter_sum((const struct kcp_call *)a, f->dA_rows, a->HV, f->all,
-                               (float *)a->dA_log);
-    if (!status && a->ddt_bias)
-        status = parameter_sum((const struct kcp_call *)a, f->ddt_rows,
-                               (int64_t)a->HV * a->KG, f->all, (float *)a->ddt_bias);
-    return status;
+    return parameter_sums(a, f->dA_rows, f->ddt_rows, f->all);
 }
 
 // ---- chapters 11 and 07: the gradient of the state after every segment
@@ -142,30 +132,22 @@ static int run_factors(const struct kcp_backward *args, const struct kcp_path *p
     return status ? status : launched();
 }
 
-// Forward checked that the raw inputs are aligned. Other arrays may need copies.
 static int run(void *args)
 {
-    struct kcp_backward a = *(const struct kcp_backward *)args;
-    const struct kcp_path *path = path_of(&a);
-    const size_t given = a.work_bytes;
-    if (!a.plan || !a.saved) return KCP_BAD;
-    if (!path) return KCP_NA;
-    const struct realigned r = realign(&a);
-    if (r.used > given) return KCP_BAD;
-    copy_realigned(&r, 0, a.stream);
-    const int status = run_factors(&a, path);
-    if (!status) copy_realigned(&r, 1, a.stream);
-    return status ? status : launched();
+    const struct kcp_backward *a = (const struct kcp_backward *)args;
+    return run_realigned(*a, path_of(a), run_factors);
+}
+
+static size_t work_of(const struct kcp_backward *a, const struct kcp_path *path)
+{
+    struct factors_backward f;
+    return place_backward(&f, a, path);
 }
 
 static size_t work(const void *args)
 {
-    struct kcp_backward a = *(const struct kcp_backward *)args;
-    const struct kcp_path *path = path_of(&a);
-    struct factors_backward f;
-    if (!path) return 0;
-    const struct realigned r = realign(&a);
-    return r.used + place_backward(&f, &a, path);
+    const struct kcp_backward *a = (const struct kcp_backward *)args;
+    return realigned_work(*a, path_of(a), work_of);
 }
 
 KCP_VARIANT(backward_v4_scans_finish) = {

@@ -50,3 +50,31 @@ static inline void copy_realigned(const struct realigned *x, int out,
                         cudaMemcpyDeviceToDevice, stream);
     }
 }
+
+// Runs run_path(&a, path), where `a` is the call with aligned arrays. `path` is the
+// call's path, or NULL. Forward checked that the raw inputs are aligned.
+template <class Run>
+static int run_realigned(struct kcp_backward a, const struct kcp_path *path,
+                         Run run_path)
+{
+    const size_t given = a.work_bytes;
+    if (!a.plan || !a.saved) return KCP_BAD;
+    if (!path) return KCP_NA;
+    const struct realigned r = realign(&a);
+    if (r.used > given) return KCP_BAD;
+    copy_realigned(&r, 0, a.stream);
+    const int status = run_path(&a, path);
+    if (!status) copy_realigned(&r, 1, a.stream);
+    return status ? status : launched();
+}
+
+// Returns the workspace of run_realigned. `place` returns that of the call with aligned
+// arrays.
+template <class Place>
+static size_t realigned_work(struct kcp_backward a, const struct kcp_path *path,
+                             Place place)
+{
+    if (!path) return 0;
+    const struct realigned r = realign(&a);
+    return r.used + place(&a, path);
+}

@@ -87,3 +87,25 @@ static inline int parameter_sum(const struct kcp_call *c, const float *part, int
         n, gathers ? rows * c->plan->R : rows, part, sum);
     return launched();
 }
+
+// Stores 0 in the rows of dA_log and ddt_bias, which have one row per segment (padded).
+static inline void clear_parameter_rows(const struct kcp_backward *a, float *dA_rows,
+                                        float *ddt_rows)
+{
+    const size_t row = sizeof(float) * padded_rows(a->plan) * a->HV;
+    cudaMemsetAsync(dA_rows, 0, row, a->stream);
+    cudaMemsetAsync(ddt_rows, 0, row * a->KG, a->stream);
+}
+
+// Computes dA_log and ddt_bias, if the call has them, from the rows of all ranks.
+static inline int parameter_sums(const struct kcp_backward *a, const float *dA_rows,
+                                 const float *ddt_rows, float *all)
+{
+    const struct kcp_call *c = (const struct kcp_call *)a;
+    int status = KCP_OK;
+    if (a->dA_log) status = parameter_sum(c, dA_rows, a->HV, all, (float *)a->dA_log);
+    if (!status && a->ddt_bias)
+        status = parameter_sum(c, ddt_rows, (int64_t)a->HV * a->KG, all,
+                               (float *)a->ddt_bias);
+    return status;
+}

@@ -119,13 +119,12 @@ struct steps_backward {
 
 // Functions of v5_steps_sm90.cu. place_steps takes its workspace from f->r, and returns
 // the bytes that are used then. launch_steps computes all gradients except those of the
-// parameters, which sum_step_parameters sums. If x.deep is not NULL, launch_steps is a
+// parameters, which parameter_sums sums. If x.deep is not NULL, launch_steps is a
 // dependent launch and leaves out heads with deep steps.
 size_t place_steps(struct steps_backward *f, const struct kcp_backward *args,
                    const struct kcp_path *path);
 void put_step_stretches(struct steps_backward *f);
 int launch_steps(struct steps_backward *f);
-int sum_step_parameters(struct steps_backward *f);
 
 // The work of a block: a sequence of value head n, with query/key head m.
 struct backward_walk {

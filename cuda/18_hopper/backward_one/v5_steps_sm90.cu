@@ -194,39 +194,22 @@ int launch_steps(struct steps_backward *f)
     return launched();
 }
 
-// Computes dA_log and ddt_bias by adding the terms of all ranks' segments in order.
-int sum_step_parameters(struct steps_backward *f)
-{
-    const struct kcp_backward *a = &f->x.a;
-    const struct kcp_call *call = (const struct kcp_call *)a;
-    int status = KCP_OK;
-    if (a->dA_log)
-        status = parameter_sum(call, f->dA_rows, a->HV, f->all, (float *)a->dA_log);
-    if (!status && a->ddt_bias)
-        status = parameter_sum(call, f->ddt_rows, (int64_t)a->HV * a->KG, f->all,
-                               (float *)a->ddt_bias);
-    return status;
-}
-
 static int run_steps(const struct kcp_backward *args, const struct kcp_path *path)
 {
     struct steps_backward f = {};
     int status = place_steps(&f, args, path) <= args->work_bytes ? KCP_OK : KCP_BAD;
     const struct kcp_backward *a = &f.x.a;
     const struct kcp_call *call = (const struct kcp_call *)a;
-    const size_t row = sizeof(float) * padded_rows(a->plan) * a->HV;
     if (a->saved_bytes < f.r.head.bytes) status = KCP_BAD;
     for (int p = PART_SUM; p <= PART_MAIN; p++)
         profile_hook((enum profile_part)p, a->stream);
-    if (!status && a->NS < padded_rows(a->plan)) {
-        cudaMemsetAsync(f.dA_rows, 0, row, a->stream);
-        cudaMemsetAsync(f.ddt_rows, 0, row * a->KG, a->stream);
-    }
+    if (!status && a->NS < padded_rows(a->plan))
+        clear_parameter_rows(a, f.dA_rows, f.ddt_rows);
     if (!status && a->NS) {
         put_step_stretches(&f);
         status = launch_steps(&f);
     }
-    if (!status) status = sum_step_parameters(&f);
+    if (!status) status = parameter_sums(a, f.dA_rows, f.ddt_rows, f.all);
     if (!status) pass_empty_states(call, 0, a->dht, a->dh0);
     if (!status) nan_if_block_differs(a, &f.r, KCP_BF16);
     report_failure(call, status, steps_name);

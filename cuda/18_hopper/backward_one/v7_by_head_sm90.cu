@@ -48,11 +48,8 @@ static int compute(struct by_head *f)
     struct backward_params *x = &d->x;
     const struct kcp_backward *a = &x->a;
     const int terms = a->gate != KCP_GATE_RAW;   // a raw gate has no parameters
-    const size_t row = sizeof(float) * padded_rows(a->plan) * a->HV;
-    if (!terms || a->NS < padded_rows(a->plan)) {
-        cudaMemsetAsync(f->shallow.dA_rows, 0, row, a->stream);
-        cudaMemsetAsync(f->shallow.ddt_rows, 0, row * a->KG, a->stream);
-    }
+    if (!terms || a->NS < padded_rows(a->plan))
+        clear_parameter_rows(a, f->shallow.dA_rows, f->shallow.ddt_rows);
     if (!a->NS || !a->NC) return KCP_OK;
     put_rows(d);                         // ordinary launches, before the dependent ones
     put_step_stretches(&f->shallow);
@@ -78,7 +75,9 @@ static int run_by_head(const struct kcp_backward *args, const struct kcp_path *p
     for (int p = PART_SUM; p <= PART_MAIN; p++)
         profile_hook((enum profile_part)p, a->stream);
     if (!status) status = compute(&f);
-    if (!status && !is_single(a)) status = sum_step_parameters(&f.shallow);
+    if (!status && !is_single(a))
+        status = parameter_sums(a, f.shallow.dA_rows, f.shallow.ddt_rows,
+                                f.shallow.all);
     if (!status) pass_empty_states(call, 0, a->dht, a->dh0);
     if (!status) nan_if_block_differs(a, &f.deep.r, KCP_BF16);
     report_failure(call, status, by_head_name);
@@ -92,27 +91,20 @@ static const struct kcp_path *path_of(const struct kcp_backward *a)
 
 static int run(void *args)
 {
-    struct kcp_backward a = *(const struct kcp_backward *)args;
-    const struct kcp_path *path = path_of(&a);
-    const size_t given = a.work_bytes;
-    if (!a.plan || !a.saved) return KCP_BAD;
-    if (!path) return KCP_NA;
-    const struct realigned r = realign(&a);
-    if (r.used > given) return KCP_BAD;
-    copy_realigned(&r, 0, a.stream);
-    const int status = run_by_head(&a, path);
-    if (!status) copy_realigned(&r, 1, a.stream);
-    return status ? status : launched();
+    const struct kcp_backward *a = (const struct kcp_backward *)args;
+    return run_realigned(*a, path_of(a), run_by_head);
+}
+
+static size_t work_of(const struct kcp_backward *a, const struct kcp_path *path)
+{
+    struct by_head f = {};
+    return place(&f, a, path);
 }
 
 static size_t work(const void *args)
 {
-    struct kcp_backward a = *(const struct kcp_backward *)args;
-    const struct kcp_path *path = path_of(&a);
-    struct by_head f = {};
-    if (!path) return 0;
-    const struct realigned r = realign(&a);
-    return r.used + place(&f, &a, path);
+    const struct kcp_backward *a = (const struct kcp_backward *)args;
+    return realigned_work(*a, path_of(a), work_of);
 }
 
 KCP_VARIANT(backward_v7_by_head) = {
