@@ -130,13 +130,12 @@ static int run(void *args)
     for (int p = PART_SUM; p <= PART_MAIN; p++)
         profile_hook((enum profile_part)p, a->stream);
     if (!status && a->NS) {
-        if (!a->NC) x.f.deep = NULL;
         put_rows(&f);                    // ordinary launches, before the dependent ones
         put_stretches(&x);
-        if (a->NC) cudaMemsetAsync(f.x.deep, 0, (size_t)a->NS * a->H, a->stream);
-        if (a->NC) status = deep_steps(&f.x);
-        if (a->NC && !status) status = kda_chunk_prepare(&f.x, processors());
-        if (a->NC && !status) status = forward_scan(&f.x, NULL, f.l.columns);
+        cudaMemsetAsync(f.x.deep, 0, (size_t)a->NS * a->H, a->stream);
+        status = deep_steps(&f.x);
+        if (!status) status = kda_chunk_prepare(&f.x, processors());
+        if (!status) status = forward_scan(&f.x, NULL, f.l.columns);
         if (!status) status = launch_one_kda(&x);
     }
     if (!status) pass_empty_states((const struct kcp_call *)a, 1, a->h0, a->ht);
