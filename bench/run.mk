@@ -6,10 +6,5 @@ $B/kcp-run: $(call obj,$(ref) $(comm) $(mpi)) $(run_obj) $(cuda_obj) $(list_at)
 	@echo "  link $@"
 	@$(CC) $(LDFLAGS) $(filter %.o,$^) -lpthread -lm -ldl $(mpi_libs) $(cuda_ldlibs) -o $@
 
-# kcp-arrays writes and compares .npy files for command-line tests, without Python.
-$B/kcp-arrays: $(call obj,tests/cli/arrays.c ref/core/version.c $(wildcard ref/base/npy_*.c))
-	@echo "  link $@"
-	@$(CC) $(LDFLAGS) $^ -lm -o $@
-
-test_needs   += $B/kcp-run $B/kcp-arrays $B/kcp-check
+test_needs   += $B/kcp-run $B/kcp-check
 test_scripts += tests/cli/run_cli.sh tests/cli/run_folder.sh tests/cli/run_device.sh

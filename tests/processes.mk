@@ -21,8 +21,7 @@ tsan_make  = $(MAKE) --no-print-directory $(at_once) B=build/tsan CUDA_HOME=none
              MPICC=$(or $(filter-out mpicc,$(MPICC)),none) EXTRA="-fsanitize=thread -O1"
 sanitize-threads: sanitize-threads-quick
 	@$(tsan) build/tsan/kcp-check --quiet --stage 07
-	@$(tsan_make) build/tsan/kcp-run build/tsan/kcp-arrays build/tsan/libkcp.so \
-	  build/tsan/kcp-wrong-calls
+	@$(tsan_make) build/tsan/kcp-run build/tsan/libkcp.so build/tsan/kcp-wrong-calls
 	@$(tsan) $(if $(filter-out mpicc none,$(MPICC)),STEP='$(MPICC:mpicc%=mpirun%) -n') \
 	  sh tests/cli/mpi.sh build/tsan
 # .ci/run calls this target, which runs 60 exchanges per form between threads.

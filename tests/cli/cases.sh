@@ -11,20 +11,14 @@
 # status is 2 and the program is not make, stderr must be one line "kcp-...: ..." that
 # contains the pattern, stdout must be empty, and no file `out` may be made. Otherwise, the
 # output must contain the pattern.
-B=$(cd "${1:-build}" && pwd) || exit 2
-top=$(cd "$(dirname "$0")/../.." && pwd) only=${2:-}
-W=$(mktemp -d) || exit 2
-trap 'chmod -R u+w "$W"; rm -rf "$W"' EXIT
-unset MASTER_ADDR MASTER_PORT RANK WORLD_SIZE SLURM_NTASKS OMPI_COMM_WORLD_SIZE
-export PYTHONDONTWRITEBYTECODE=1 PYTHONPATH="$W/work" KCP_TIMEOUT_S=20
-for python in "${PYTHON:-python3}" /usr/bin/python3; do
-    "$python" -c 'import numpy' 2>/dev/null && break
-done
+. "$(dirname "$0")/run_common.sh"
+only=${2:-}
+export PYTHONPATH="$W/work" KCP_TIMEOUT_S=20
 
 # ---- what rows call
-layer() { "$B/kcp-arrays" layer "$@"; }
-fill() { "$B/kcp-arrays" fill "$@"; }
-poke() { "$B/kcp-arrays" poke "$@"; }
+layer() { arrays layer "$@"; }
+fill() { arrays fill "$@"; }
+poke() { arrays poke "$@"; }
 header() {             # FILE DICTIONARY [BYTES]: a .npy header, then BYTES zero bytes
     printf '\223NUMPY\001\000%b%s' "$(printf '\\%03o\\%03o' $((${#2} % 256)) \
         $((${#2} / 256)))" "$2" >"$1"
@@ -42,11 +36,11 @@ set_program() {        # NAME: sets $program, and $exe (empty if the program was
     program=${1%%:*} exe=$B/$program more=
     case $1 in
         kcp-run:in) more='--in in --out out' ;;
-        kcp_check.py) exe=
-            "$python" -c 'import numpy' 2>/dev/null && exe="$python $top/tests/$program" ;;
+        kcp_check.py) exe="${python:+$python $top/tests/$program}" ;;
         make) exe="make --no-print-directory -C $top CUDA_HOME=none B=$W/b" ;;
     esac
     case $exe in "$B"/*) [ -x "$exe" ] || exe= ;; esac
+    case $program.$python in kcp-run.) exe= ;; esac      # its rows need NumPy
     exe="${exe:+timeout 60 $exe}"
 }
 run_row() {            # one value: $x

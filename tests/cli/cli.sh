@@ -4,7 +4,7 @@
 # Book: CONTRIBUTING.md.
 # Usage: cli.sh BUILD.
 . "$(dirname "$0")/run_common.sh"
-ref=$OLDPWD/ref
+ref=$top/ref
 holds() {                        # WHAT command...: prints WHAT if the command fails
     what=$1; shift
     "$@" && pass || fail "$what: $(head -2 stderr) $(tail -1 stdout)"

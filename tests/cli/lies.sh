@@ -4,7 +4,6 @@
 # Book: CONTRIBUTING.md, "How the judge works".
 # Usage: lies.sh BUILD.
 . "$(dirname "$0")/run_common.sh"
-top=$OLDPWD
 object() {                       # SOURCE OBJECT option...
     from=$1 to=$2; shift 2
     ${CC:-cc} -std=c11 -O1 -shared -fPIC -I"$top/ref" "$@" "$from" -o "$to" ||

@@ -3,7 +3,7 @@
 # Book: chapter 20.
 # Without mpirun, only a few tests run. STEP='mpirun.mpich -n' selects another launcher.
 . "$(dirname "$0")/run_common.sh"
-top=$OLDPWD check=$B/kcp-check calls=$B/kcp-wrong-calls
+check=$B/kcp-check calls=$B/kcp-wrong-calls
 step=${STEP:-mpirun -n}
 # one STATUS WORDS command...: checks that the command exits with STATUS and prints WORDS.
 one() {
@@ -62,7 +62,7 @@ same_bits() {
     expect 0 . $R "$run" --in in --out processes "$@"
     alike processes threads 0
 }
-"$arrays" layer in 48 4 2 4 6 5 kda raw 1 || exit 1
+arrays layer in 48 4 2 4 6 5 kda raw 1 || exit 1
 forms=$("$run" --help | sed -n 's/^ *--form \([a-z_|]*\)$/\1/p' | tr '|' ' ')
 [ -n "$forms" ] || { echo "mpi.sh: kcp-run --help names no form"; exit 1; }
 for form in $forms; do
@@ -71,7 +71,7 @@ done
 same_bits 2 --l2norm --beta sigmoid --canonical 4
 same_bits 4 --l2norm --beta sigmoid --form scan --cuts 0,0,4,4,48
 has processes/dq.npy
-mv in layer; "$arrays" layer in 45 3 2 4 3 5 kda free 1
+mv in layer; arrays layer in 45 3 2 4 3 5 kda free 1
 same_bits 3 --gate softplus --sum local
 rm -rf in; mv layer in
 expect 2 'found 2 processes, expected as many' 2 "$run" --in in --out no --ranks 3

@@ -19,7 +19,7 @@ same() {
 }
 
 # ---- the layer over ranks
-"$arrays" layer in 13 4 2 4 3 5 kda raw 1 || exit 1
+arrays layer in 13 4 2 4 3 5 kda raw 1 || exit 1
 kda="--l2norm --beta sigmoid"
 same 1e-11 "$kda" "--ranks 3" "--ranks 7 --form chain" "--ranks=4 --form=pipeline" \
     "--form scan --cuts 0,0,4,4,9,13" "--cuts=0,1,2,13 --ranks 3 --save all" \
@@ -34,39 +34,39 @@ gives many $kda --ranks 3
     fail "not 1536 bytes: $(cat stdout)"
 # Arrays in Fortran order.
 cp -r in c_order
-for f in q k v g beta h0 do dht; do "$arrays" fortran c_order/$f.npy in/$f.npy; done
-cmp -s in/q.npy c_order/q.npy && fail "kcp-arrays fortran changed nothing"
+arrays fortran c_order in
+cmp -s in/q.npy c_order/q.npy && fail "arrays.py fortran changed nothing"
 rm -rf one; "$run" --in c_order --out one --ranks 2 >stdout 2>stderr
 gives many --ranks 2
 alike many one 0
 rm -rf in; mv c_order in
 # The state with V first.
-cp -r in kv; "$arrays" fill in/h0.npy f8 4,4,5,3 0.5; "$arrays" fill in/dht.npy f8 4,4,5,3 0
+cp -r in kv; arrays fill in/h0.npy f8 4,4,5,3 0.5; arrays fill in/dht.npy f8 4,4,5,3 0
 gives vk --state-layout vk
 has vk/dh0.npy
 rm -rf in; mv kv in
 # Without tokens, ht must be h0. Without input `do`, no gradients are written.
 rm -rf in
-"$arrays" layer in 0 3 1 2 3 2 kda raw 3
+arrays layer in 0 3 1 2 3 2 kda raw 3
 gives none --ranks 3
-"$arrays" same none/ht.npy in/h0.npy 0 2>stderr && pass || fail "T = 0: $(cat stderr)"
+alike none/ht.npy in/h0.npy 0
 rm in/do.npy; gives none
 [ "$(ls none | tr '\n' ' ')" = "ht.npy o.npy " ] && pass || fail "without do: $(ls none)"
-rm -rf in; "$arrays" layer in 13 3 1 2 4 3 gdn free 2
+rm -rf in; arrays layer in 13 3 1 2 4 3 gdn free 2
 same 1e-11 "--model gdn --gate softplus --beta sigmoid2" "--ranks 4"
 same 1e-11 "--model gdn --gate bounded --lower-bound -2.5 --beta sigmoid2" "--ranks 4"
 has one/dA_log.npy one/ddt_bias.npy
 
 # ---- convolutions; a sequence cut into two runs, with states passed between the runs
-rm -rf in; "$arrays" layer in 13 1 2 4 3 5 kda raw 7
+rm -rf in; arrays layer in 13 1 2 4 3 5 kda raw 7
 for i in q k v; do
     D=6; [ $i = v ] && D=20
-    "$arrays" fill in/x0_$i.npy f8 1,3,$D 0.5; "$arrays" fill in/dxt_$i.npy f8 1,3,$D 0.3
+    arrays fill in/x0_$i.npy f8 1,3,$D 0.5; arrays fill in/dxt_$i.npy f8 1,3,$D 0.3
     for e in 0 7 11; do
-        "$arrays" poke in/x0_$i.npy $e 0.1$e; "$arrays" poke in/dxt_$i.npy $e -0.4$e
+        arrays poke in/x0_$i.npy $e 0.1$e; arrays poke in/dxt_$i.npy $e -0.4$e
     done
 done
-"$arrays" fill w4.npy f8 6,4 0.25; "$arrays" fill wv4.npy f8 20,4 0.1
+arrays fill w4.npy f8 6,4 0.25; arrays fill wv4.npy f8 20,4 0.1
 conv="--conv w4.npy,w4.npy,wv4.npy --act silu --l2norm --chunk 4"
 same 1e-11 "$conv" "--ranks 6" "--cuts 0,1,2,3,13"
 has one/dw_q.npy one/dw_k.npy one/dw_v.npy
@@ -75,31 +75,31 @@ piece() {                        # FOLDER option...: runs one part; its outputs 
     # shellcheck disable=SC2086
     "$run" --in "$at" --out "$at.out" $conv "$@" >stdout 2>stderr || fail "$at: $(cat stderr)"
 }
+part() {                         # ROWS FOLDER NAMES NAME...: rows of `one` equal the part
+    rows=$1 at=$2 names=$3; shift 3
+    rm -rf parts whole; mkdir parts
+    # shellcheck disable=SC2086
+    arrays rows one $rows whole $names
+    for f in $names "$@"; do cp $at.out/$f.npy parts/; done
+    for f; do cp one/$f.npy whole/; done
+    alike parts whole 1e-11
+}
 for cut in 2 7; do
     rm -rf a b a.out* b.out; cp -r in a; cp -r in b; rm a/cu_seqlens.npy b/cu_seqlens.npy
-    for f in q k v g beta do; do
-        "$arrays" rows in/$f.npy 0 $cut a/$f.npy
-        "$arrays" rows in/$f.npy $cut 13 b/$f.npy
-    done
+    arrays rows in 0 $cut a q k v g beta do
+    arrays rows in $cut 13 b q k v g beta do
     mv a/do.npy late; piece a --ranks 2; mv late a/do.npy
     cp a.out/ht.npy b/h0.npy; for i in q k v; do cp a.out/xt_$i.npy b/x0_$i.npy; done
     piece b --ranks 5
     cp b.out/dh0.npy a/dht.npy; for i in q k v; do cp b.out/dx0_$i.npy a/dxt_$i.npy; done
     piece a --ranks 2 --force
-    for f in o dq dk dv dg dbeta; do
-        "$arrays" rows one/$f.npy 0 $cut r.npy
-        "$arrays" same a.out/$f.npy r.npy 1e-11 2>stderr && pass || fail "first, $(cat stderr)"
-        "$arrays" rows one/$f.npy $cut 13 r.npy
-        "$arrays" same b.out/$f.npy r.npy 1e-11 2>stderr && pass || fail "then, $(cat stderr)"
-    done
-    for f in b.out/ht b.out/xt_q b.out/xt_v a.out/dh0 a.out/dx0_k a.out/dx0_v; do
-        "$arrays" same $f.npy one/${f##*/}.npy 1e-11 2>stderr && pass || fail "$(cat stderr)"
-    done
+    part "0 $cut" a "o dq dk dv dg dbeta" dh0 dx0_k dx0_v
+    part "$cut 13" b "o dq dk dv dg dbeta" ht xt_q xt_v
 done
 
 # ---- ranks with several ranges
-rm -rf in; "$arrays" layer in 45 3 2 4 3 5 kda free 1
-"$arrays" fill wq.npy f8 6,3 0.25; "$arrays" fill wv.npy f8 20,4 0.1
+rm -rf in; arrays layer in 45 3 2 4 3 5 kda free 1
+arrays fill wq.npy f8 6,3 0.25; arrays fill wv.npy f8 20,4 0.1
 layer="--gate softplus --l2norm --beta sigmoid"
 all="$layer --chunk 4 --conv wq.npy,wq.npy,wv.npy --act silu"
 same 1e-11 "$all" "--layout zigzag --ranks 3" "--layout zigzag --ranks 5 --form chain" \
@@ -112,22 +112,13 @@ grep -q 'ranges\|\.\.' stdout && pass || fail "no ranges of ranks: $(cat stdout)
 same 0 "$all --ranks 3" "--layout contiguous"
 
 # ---- --sum local: parameter gradients have a row per rank; rows add up to --sum all
-sums() {                         # NAMES: their rows in own/ add up to all/; other files are equal
-    for f in all/*.npy; do
-        f=${f##*/}
-        case " $* " in
-            *" ${f%.npy} "*) "$arrays" add own/$f all/$f 1e-12 2>stderr ;;
-            *) "$arrays" same own/$f all/$f 0 2>stderr ;;
-        esac && pass || fail "--sum local: $f: $(cat stderr)"
-    done
-}
 conv="$layer --conv wq.npy,wq.npy,wv.npy"
 for ranks in "--ranks 3" "--layout zigzag --ranks 2" "--cuts 0,10,10,45 --canonical 4"; do
     # shellcheck disable=SC2086
     gives all $conv $ranks --sum all
     # shellcheck disable=SC2086
     gives own $conv $ranks --sum local
-    sums dA_log ddt_bias dw_q dw_k dw_v
+    alike own all 1e-12 dA_log ddt_bias dw_q dw_k dw_v
 done
 echo "run_cli.sh: $passed passed, $failed failed"
 [ $failed = 0 ]

@@ -4,7 +4,7 @@
 # Book: chapter 20.
 # Usage: run_folder.sh BUILD.
 . "$(dirname "$0")/run_common.sh"
-"$arrays" layer in 13 4 2 4 3 5 kda raw 1 || exit 1
+arrays layer in 13 4 2 4 3 5 kda raw 1 || exit 1
 
 # cannot PATTERN option...: checks for status 2, one line, and an unchanged out/.
 mkdir out; echo mine >out/notes.txt
