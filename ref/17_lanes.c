@@ -148,6 +148,5 @@ static void chunks(const struct kcp_ladder *a, void *unit, double *S, int wide, 
 int ref_ladder_lanes(struct kcp_ladder *a)
 {
     const int refused = kcp_begin("17_ladder", KCP_HOST, a, NULL);
-    if (refused) return refused;
-    return block_columns(a, 16, sizeof(struct warp), chunks);
+    return refused ? refused : block_columns(a, 16, sizeof(struct warp), chunks);
 }

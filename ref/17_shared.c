@@ -82,6 +82,5 @@ static void chunks(const struct kcp_ladder *a, void *m, double *S, int wide, int
 int ref_ladder_shared(struct kcp_ladder *a)
 {
     const int refused = kcp_begin("17_ladder", KCP_HOST, a, NULL);
-    if (refused) return refused;
-    return block_columns(a, a->V, sizeof(struct block), chunks);
+    return refused ? refused : block_columns(a, a->V, sizeof(struct block), chunks);
 }

@@ -13,25 +13,18 @@
 #include <stdio.h>
 #include <string.h>
 
-static int run_forward(void *a) { return ref_forward(a); }
-static int run_backward(void *a) { return ref_backward(a); }
-static int run_conv(void *a) { return ref_conv(a); }
-static int run_family(void *a) { return ref_family(a); }
-static int run_scan(void *a) { return ref_scan(a); }
-
-#define REF(stage, run)                                                               \
-    { stage, "ref", "the reference", KCP_F64, KCP_HOST, "any", run, NULL }
-static const struct kcp_variant ref_08 = REF("08_forward", run_forward);
-static const struct kcp_variant ref_13 = REF("13_backward", run_backward);
-static const struct kcp_variant ref_14 = REF("14_conv", run_conv);
-static const struct kcp_variant ref_15 = REF("15_scan", run_scan);
-static const struct kcp_variant ref_16 = REF("16_family", run_family);
+#define REF(number, name)                                                             \
+    static int run_##name(void *a) { return ref_##name(a); }                          \
+    static const struct kcp_variant layer_##name = {                                  \
+        number "_" #name, "ref", "the reference", KCP_F64, KCP_HOST, "any", run_##name };
+REF("08", forward) REF("13", backward) REF("14", conv) REF("15", scan) REF("16", family)
 
 void kcp_layer_ref(struct kcp_layer *layer)
 {
     if (!layer) return;
-    *layer = (struct kcp_layer){ KCP_F64, KCP_HOST, &ref_mapops, &ref_08, &ref_13,
-                                 &ref_14, &ref_16, &ref_15 };
+    *layer = (struct kcp_layer){ KCP_F64, KCP_HOST, &ref_mapops, &layer_forward,
+                                 &layer_backward, &layer_conv, &layer_family,
+                                 &layer_scan };
 }
 
 /* ---- choice of kernels */
@@ -236,33 +229,14 @@ static size_t work(const struct kcp_layer *layer, const struct kcp_variant *v,
     return k && k->work ? k->work(args) : 0;
 }
 
-size_t kcp_layer_forward_work(const struct kcp_layer *layer,
-                              const struct kcp_forward *a)
-{
-    return layer ? work(layer, layer->forward, a) : 0;
-}
-
-size_t kcp_layer_backward_work(const struct kcp_layer *layer,
-                               const struct kcp_backward *a)
-{
-    return layer ? work(layer, layer->backward, a) : 0;
-}
-
-size_t kcp_layer_conv_work(const struct kcp_layer *layer, const struct kcp_conv *a)
-{
-    return layer ? work(layer, layer->conv, a) : 0;
-}
-
-size_t kcp_layer_family_work(const struct kcp_layer *layer,
-                             const struct kcp_family *a)
-{
-    return layer ? work(layer, layer->family, a) : 0;
-}
-
-size_t kcp_layer_scan_work(const struct kcp_layer *layer, const struct kcp_scan *a)
-{
-    return layer ? work(layer, layer->scan, a) : 0;
-}
+/* Defines kcp_layer_NAME_work. */
+#define WORK(name)                                                                     \
+    size_t kcp_layer_##name##_work(const struct kcp_layer *layer,                      \
+                                   const struct kcp_##name *a)                         \
+    {                                                                                  \
+        return layer ? work(layer, layer->name, a) : 0;                                \
+    }
+WORK(forward) WORK(backward) WORK(conv) WORK(family) WORK(scan)
 
 /* Saved initial states are fp32, or double in the references. */
 size_t kcp_layer_family_kept(const struct kcp_layer *layer, const struct kcp_call *call)
@@ -465,25 +439,19 @@ static int run_layer(const struct kcp_layer *layer, const struct kcp_variant *v,
     return status ? failed(status, v, c, none) : KCP_OK;
 }
 
-int kcp_layer_forward(const struct kcp_layer *layer, struct kcp_forward *a)
-{
-    if (!layer || !a) return kcp_refuse(KCP_BAD, "forward: no layer, or no arguments");
-    return run_layer(layer, layer->forward, (void *[]){ a }, 1, a->saved,
-                     a->saved_bytes);
-}
-
-int kcp_layer_backward(const struct kcp_layer *layer, struct kcp_backward *a)
-{
-    if (!layer || !a) return kcp_refuse(KCP_BAD, "backward: no layer, or no arguments");
-    return run_layer(layer, layer->backward, (void *[]){ a }, 1, a->saved,
-                     a->saved_bytes);
-}
-
-int kcp_layer_conv(const struct kcp_layer *layer, struct kcp_conv *a)
-{
-    if (!layer || !a) return kcp_refuse(KCP_BAD, "conv: no layer, or no arguments");
-    return run_layer(layer, layer->conv, (void *[]){ a }, 1, NULL, 0);
-}
+/* Defines kcp_layer_NAME. */
+#define RUN(name, saved, saved_bytes)                                                  \
+    int kcp_layer_##name(const struct kcp_layer *layer, struct kcp_##name *a)          \
+    {                                                                                  \
+        if (!layer || !a)                                                              \
+            return kcp_refuse(KCP_BAD, #name ": no layer, or no arguments");           \
+        return run_layer(layer, layer->name, (void *[]){ a }, 1, saved, saved_bytes);  \
+    }
+RUN(forward, a->saved, a->saved_bytes)
+RUN(backward, a->saved, a->saved_bytes)
+RUN(conv, NULL, 0)
+RUN(family, NULL, 0)
+RUN(scan, NULL, 0)
 
 int kcp_layer_convs(const struct kcp_layer *layer, struct kcp_conv *const *a, int n)
 {
@@ -493,16 +461,4 @@ int kcp_layer_convs(const struct kcp_layer *layer, struct kcp_conv *const *a, in
                           KCP_CONVS);
     for (int i = 0; i < n; i++) args[i] = a[i];
     return run_layer(layer, layer->conv, args, n, NULL, 0);
-}
-
-int kcp_layer_family(const struct kcp_layer *layer, struct kcp_family *a)
-{
-    if (!layer || !a) return kcp_refuse(KCP_BAD, "family: no layer, or no arguments");
-    return run_layer(layer, layer->family, (void *[]){ a }, 1, NULL, 0);
-}
-
-int kcp_layer_scan(const struct kcp_layer *layer, struct kcp_scan *a)
-{
-    if (!layer || !a) return kcp_refuse(KCP_BAD, "scan: no layer, or no arguments");
-    return run_layer(layer, layer->scan, (void *[]){ a }, 1, NULL, 0);
 }

@@ -84,21 +84,24 @@ const struct kcp_variant *kcp_path_kernel(const struct kcp_path *p)
     return v;
 }
 
+/* Returns this kernel's first row, or NULL. Rows of paths precede branches. */
+static const struct kcp_path *row_of(const char *stage, const char *kernel)
+{
+    for (const struct kcp_path *p = kcp_paths; p < kcp_paths + kcp_npaths; p++)
+        if (!strcmp(p->stage, stage) && !strcmp(p->kernel, kernel)) return p;
+    return NULL;
+}
+
 int kcp_path_format(const char *stage, const char *kernel)
 {
-    for (int i = 0; i < kcp_npaths; i++)
-        if (!strcmp(kcp_paths[i].stage, stage) && !strcmp(kcp_paths[i].kernel, kernel))
-            return kcp_paths[i].format;
-    return 0;
+    const struct kcp_path *p = row_of(stage, kernel);
+    return p ? p->format : 0;
 }
 
 int kcp_path_knows(const char *stage, const char *kernel)
 {
-    for (int i = 0; i < kcp_npaths; i++)
-        if (!kcp_paths[i].within && !strcmp(kcp_paths[i].stage, stage) &&
-            !strcmp(kcp_paths[i].kernel, kernel))
-            return 1;
-    return 0;
+    const struct kcp_path *p = row_of(stage, kernel);
+    return p && !p->within;
 }
 
 int kcp_path_word(const struct kcp_path *p, const char *key, char *out, size_t n)
@@ -330,15 +333,6 @@ static int takes(const struct kcp_path *p, const struct kcp_query *q,
     return holds((enum row)(p - kcp_paths), f) && takes_inputs(p, q);
 }
 
-static int first_row(const struct kcp_query *q)
-{
-    for (int i = 0; q->kernel && i < kcp_npaths; i++)
-        if (!strcmp(kcp_paths[i].stage, q->stage) &&
-            !strcmp(kcp_paths[i].kernel, q->kernel))
-            return i;
-    return 0;
-}
-
 /* Writes to `why` that no row supports the call. If a row would support the call with g
  * and beta of q's type, names this row. */
 static void none_takes(const struct kcp_query *q, char *why, size_t n)
@@ -381,9 +375,9 @@ static const struct kcp_path *search_rows(const struct kcp_query *q,
                      q->device->arch, q->device->arch);
         return NULL;
     }
-    for (int i = after ? (int)(after - kcp_paths) + 1 : first_row(q); i < kcp_npaths;
-         i++) {
-        const struct kcp_path *p = &kcp_paths[i];
+    const struct kcp_path *p = q->kernel ? row_of(q->stage, q->kernel) : NULL;
+    if (after) p = after + 1;
+    for (p = p ? p : kcp_paths; p < kcp_paths + kcp_npaths; p++) {
         if (p->within || (q->only && strcmp(p->kernel, q->kernel))) continue;
         if (!q->device != !strcmp(p->arch, "host")) continue;
         if (!takes(p, q, f)) continue;
