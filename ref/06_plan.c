@@ -258,6 +258,33 @@ static void own_states(struct kcp_plan *p)
         if (p->seg[j].last) p->ht_rank[p->seg[j].n] = p->seg[j].rank;
 }
 
+/* ---- digests (not cryptographic) */
+static uint64_t mix(uint64_t h, uint64_t x)
+{
+    h = (h ^ x) * UINT64_C(0x9e3779b97f4a7c15);
+    return h ^ h >> 29;
+}
+
+uint64_t kcp_digest(const int64_t *x, int64_t n)
+{
+    uint64_t h = mix(1, (uint64_t)n);
+    for (int64_t i = 0; i < n; i++) h = mix(h, (uint64_t)x[i]);
+    return h;
+}
+
+static uint64_t plan_digest(const struct kcp_plan *p)
+{
+    uint64_t h = mix(kcp_digest(p->cu_seqlens, p->N + 1LL),
+                     kcp_digest(p->cuts, p->R + 1LL));
+    h = mix(mix(h, (uint64_t)p->L), (uint64_t)p->C);
+    for (int j = 0; j < p->S; j++) {
+        const struct kcp_segment *s = &p->seg[j];
+        h = mix(mix(h, (uint64_t)s->n), (uint64_t)s->rank);
+        h = mix(mix(h, (uint64_t)s->begin), (uint64_t)s->end);
+    }
+    return h;
+}
+
 /* Builds the ranges, then the segments, the owners of states, and the contexts. */
 static int build(struct owned *own, const struct request *a, const char **why)
 {
@@ -274,7 +301,7 @@ static int build(struct owned *own, const struct request *a, const char **why)
     own_states(p);
     int *at = own->block;
     for (int r = 0; r < p->R; r++) at = context(p, r, a->Wc, at);
-    p->digest = kcp_plan_digest(p);
+    p->digest = plan_digest(p);
     return KCP_OK;
 }
 

@@ -71,10 +71,8 @@ const char *kcp_why_or(const char *name);
 /* Sends one line to the function that kcp_notices has set. */
 void kcp_notice(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* agree.c: compares the calls of all ranks. If two ranks' calls differ, returns
- * KCP_MISMATCH on every rank, and kcp_why() names the value that differs. */
-int kcp_agree(const struct kcp_stage *stage, const void *args);
-uint64_t kcp_plan_digest(const struct kcp_plan *plan);
+/* 06_plan.c: returns a hash of n integers. */
+uint64_t kcp_digest(const int64_t *x, int64_t n);
 
 #pragma GCC visibility pop
 

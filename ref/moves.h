@@ -8,7 +8,7 @@
 
 #include "kcp.h"
 
-/* comm.h describes each member NAME as kcp_NAME. */
+/* comm.h describes each member NAME but `agree` as kcp_NAME. */
 struct moves {
     int (*exchange_run)(const struct kcp_exchange *x);
     size_t (*exchange_work)(const struct kcp_exchange *x);
@@ -19,6 +19,9 @@ struct moves {
     int (*halo_states)(const struct kcp_halo *h, void *states);
     int (*parameter_sum)(const struct kcp_call *c, const double *part, int64_t n,
                          double *sum);
+    /* comm/agree.c: compares the calls of all ranks. If two ranks' calls differ,
+     * returns KCP_MISMATCH on every rank, and kcp_why() names the value that differs. */
+    int (*agree)(const struct kcp_stage *stage, const void *args);
 };
 struct kcp_device;
 struct gpu {

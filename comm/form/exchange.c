@@ -236,6 +236,6 @@ struct kcp_traffic kcp_exchange_formula(const struct kcp_exchange *x)
 /* The labs name this table, so that the linker takes this file from an archive. */
 const struct moves comm_moves = {
     kcp_exchange_run, kcp_exchange_work, kcp_exchange_kept, kcp_halo_rows, kcp_halo_at,
-    kcp_halo_run, kcp_halo_states, kcp_parameter_sum };
+    kcp_halo_run, kcp_halo_states, kcp_parameter_sum, kcp_agree };
 
 __attribute__((constructor)) static void offer(void) { kcp_moves = &comm_moves; }

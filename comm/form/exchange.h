@@ -90,4 +90,7 @@ struct form {
 KCP_FORM_LIST(FORM_DECLARED)
 #undef FORM_DECLARED
 
+/* agree.c: see struct moves (ref/moves.h). */
+int kcp_agree(const struct kcp_stage *stage, const void *args);
+
 #pragma GCC visibility pop

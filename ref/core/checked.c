@@ -351,7 +351,7 @@ int kcp_begin(const char *stage, enum kcp_where where, const void *args,
     if (refused && s->ranks && c->comm && c->comm->fail)
         c->comm->fail(c->comm, refused, why);
     if (refused || !s->ranks || c->plan->R < 2) return refused;
-    return kcp_agree(s, args);
+    return kcp_moves->agree(s, args);
 }
 
 /* Rejects a call whose q, gates or beta a variant would read as another type. The rows

@@ -54,7 +54,7 @@ const struct kcp_member kcp_members[] = {
 };
 const int kcp_nmembers = sizeof kcp_members / sizeof *kcp_members;
 _Static_assert(sizeof kcp_members / sizeof *kcp_members <= KCP_MOST_MEMBERS,
-               "agree.c compares at most KCP_MOST_MEMBERS members");
+               "comm/agree.c compares at most KCP_MOST_MEMBERS members");
 
 /* Returns the address of the size in `c` whose name is name[0 .. n-1], or NULL. */
 static int *size_at(const struct kcp_call *c, const char *name, size_t n)

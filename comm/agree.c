@@ -5,6 +5,7 @@
  * All ranks compare all rows and return the same status, so the communicator stays
  * usable. */
 #include "checked.h"
+#include "comm/form/exchange.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -13,32 +14,6 @@
 enum { STAGE, CU, CUTS, L, ARRAYS, PLAN, MORE, WORDS = KCP_MOST_MEMBERS + MORE };
 static const char *const more[] = { "stage", "cu_seqlens", "cuts", "L",
                                     "arrays that may be NULL", "plan" };
-
-/* ---- digests (not cryptographic) */
-static uint64_t mix(uint64_t h, uint64_t x)
-{
-    h = (h ^ x) * UINT64_C(0x9e3779b97f4a7c15);
-    return h ^ h >> 29;
-}
-
-static uint64_t mix_all(const int64_t *x, int64_t n)
-{
-    uint64_t h = mix(1, (uint64_t)n);
-    for (int64_t i = 0; i < n; i++) h = mix(h, (uint64_t)x[i]);
-    return h;
-}
-
-uint64_t kcp_plan_digest(const struct kcp_plan *p)
-{
-    uint64_t h = mix(mix_all(p->cu_seqlens, p->N + 1LL), mix_all(p->cuts, p->R + 1LL));
-    h = mix(mix(h, (uint64_t)p->L), (uint64_t)p->C);
-    for (int j = 0; j < p->S; j++) {
-        const struct kcp_segment *s = &p->seg[j];
-        h = mix(mix(h, (uint64_t)s->n), (uint64_t)s->rank);
-        h = mix(mix(h, (uint64_t)s->begin), (uint64_t)s->end);
-    }
-    return h;
-}
 
 /* ---- the row of a rank */
 /* Masks (int32), optional outputs, and the inputs x0 and dxt of stage 14 must be given
@@ -70,11 +45,11 @@ static void fill_row(const struct kcp_stage *s, const void *args, uint64_t x[WOR
     }
     x += kcp_nmembers;
     x[STAGE] = (uint64_t)strtol(s->name, NULL, 10);
-    x[CU] = mix_all(p->cu_seqlens, p->N + 1LL);
-    x[CUTS] = mix_all(p->cuts, p->R + 1LL);
+    x[CU] = kcp_digest(p->cu_seqlens, p->N + 1LL);
+    x[CUTS] = kcp_digest(p->cuts, p->R + 1LL);
     x[L] = (uint64_t)p->L;
     x[ARRAYS] = c->T ? arrays_given(s, args) : 0;
-    x[PLAN] = p->digest ? p->digest : kcp_plan_digest(p);
+    x[PLAN] = p->digest;
 }
 
 static int differ(const struct kcp_stage *s, int i, int r, const uint64_t *theirs,
@@ -133,7 +108,7 @@ int kcp_agree(const struct kcp_stage *s, const void *args)
     uint64_t mine[WORDS];
     if (!comm->show) return KCP_OK;
     fill_row(s, args, mine);
-    const uint64_t digest = mix_all((const int64_t *)mine, WORDS);
+    const uint64_t digest = kcp_digest((const int64_t *)mine, WORDS);
     if (comm->show_waits && is_known(comm, digest)) return KCP_OK;
     uint64_t (*row)[WORDS] = malloc(sizeof *row * (size_t)comm->R);
     if (!row) {
