@@ -9,35 +9,6 @@
 /* Tokens t0 .. t0+c-1 of value head n: one chunk. m is the query/key head of n. */
 struct block { int64_t t0; int c, n, m; };
 
-/* For KDA, key() returns token t's row of kg, and *f = 1. For GDN, key() returns the
- * row of k, and *f = exp2(G_last - G), so kg is always *f times the row. query()
- * returns the row of qg with *f = 1 (KDA), or the row of q with *f = exp2(G) (GDN). */
-static const double *key(const struct kcp_chunk *a, struct block b, int64_t t,
-                         double *f)
-{
-    const int H = a->H, HV = a->HV, K = a->K, KG = a->KG;
-    const double (*G)[HV][KG] = a->G, (*kg)[HV][K] = a->kg, (*k)[H][K] = a->k;
-    if (a->model == KCP_KDA) {
-        *f = 1;
-        return kg[t][b.n];
-    }
-    *f = exp2(G[b.t0 + b.c - 1][b.n][0] - G[t][b.n][0]);
-    return k[t][b.m];
-}
-
-static const double *query(const struct kcp_chunk *a, struct block b, int64_t t,
-                           double *f)
-{
-    const int H = a->H, HV = a->HV, K = a->K, KG = a->KG;
-    const double (*G)[HV][KG] = a->G, (*qg)[HV][K] = a->qg, (*q)[H][K] = a->q;
-    if (a->model == KCP_KDA) {
-        *f = 1;
-        return qg[t][b.n];
-    }
-    *f = exp2(G[t][b.n][0]);
-    return q[t][b.m];
-}
-
 /* v_new = u - w S, where S is the state at the chunk's start, before any decay */
 static void correct(const struct kcp_chunk *a, struct block b, double S[a->K][a->V])
 {
@@ -54,15 +25,17 @@ static void correct(const struct kcp_chunk *a, struct block b, double S[a->K][a-
 /* o = scale qg S + tril(Aqk) v_new, where Aqk already includes the factor `scale` */
 static void output(const struct kcp_chunk *a, struct block b, double S[a->K][a->V])
 {
-    const int HV = a->HV, K = a->K, V = a->V, C = a->C;
+    const int HV = a->HV, K = a->K, V = a->V, C = a->C, kda = a->model == KCP_KDA;
     const double (*Aqk)[HV][C] = a->Aqk, (*v_new)[HV][V] = a->v_new;
-    double (*o)[HV][V] = a->o, f;
+    const double (*q)[a->H][K] = a->q, (*qg)[HV][K] = a->qg, (*G)[HV][a->KG] = a->G;
+    double (*o)[HV][V] = a->o;
     for (int i = 0; i < b.c; i++) {
         const int64_t t = b.t0 + i;
-        const double *q = query(a, b, t, &f);
+        const double *qt = kda ? qg[t][b.n] : q[t][b.m];     /* GDN: qg = f q */
+        const double f = kda ? 1 : exp2(G[t][b.n][0]);
         for (int v = 0; v < V; v++) o[t][b.n][v] = 0;
         for (int p = 0; p < K; p++)
-            for (int v = 0; v < V; v++) o[t][b.n][v] += a->scale * f * q[p] * S[p][v];
+            for (int v = 0; v < V; v++) o[t][b.n][v] += a->scale * f * qt[p] * S[p][v];
         for (int j = 0; j <= i; j++)
             for (int v = 0; v < V; v++)
                 o[t][b.n][v] += Aqk[t][b.n][j] * v_new[b.t0 + j][b.n][v];
@@ -72,17 +45,18 @@ static void output(const struct kcp_chunk *a, struct block b, double S[a->K][a->
 /* S <- diag(exp2(G_last)) S + kg^T v_new */
 static void advance(const struct kcp_chunk *a, struct block b, double S[a->K][a->V])
 {
-    const int HV = a->HV, K = a->K, V = a->V, KG = a->KG;
+    const int HV = a->HV, K = a->K, V = a->V, KG = a->KG, kda = a->model == KCP_KDA;
     const double (*G)[HV][KG] = a->G, (*v_new)[HV][V] = a->v_new;
+    const double (*k)[a->H][K] = a->k, (*keys)[HV][K] = a->kg;
     const double *last = G[b.t0 + b.c - 1][b.n];
-    double f;
     //> advance
     for (int i = 0; i < K; i++) {
         const double decay = exp2(last[KG > 1 ? i : 0]);
         for (int v = 0; v < V; v++) S[i][v] *= decay;
     }
     for (int64_t t = b.t0; t < b.t0 + b.c; t++) {
-        const double *kg = key(a, b, t, &f);
+        const double *kg = kda ? keys[t][b.n] : k[t][b.m];   /* GDN: kg = f k */
+        const double f = kda ? 1 : exp2(last[0] - G[t][b.n][0]);
         for (int i = 0; i < K; i++)
             for (int v = 0; v < V; v++) S[i][v] += f * kg[i] * v_new[t][b.n][v];
     }

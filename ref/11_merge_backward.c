@@ -16,35 +16,6 @@ struct reverse_scan {
     void *d, *dU, *N;          /* [K, max(K,V)], [max(K,V)], [K,K] */
 };
 
-/* For KDA, key() returns token t's row of kg, and *e = 1. For GDN, key() returns the
- * row of k, and kg is *e times the row. query() returns the row of qg (KDA) or q (GDN),
- * and its *e includes the factor `scale`. */
-static const double *key(const struct reverse_scan *x, int64_t t, double *e)
-{
-    const struct kcp_merge_backward *a = x->a;
-    const double (*kg)[a->HV][a->K] = a->kg, (*k)[a->H][a->K] = a->k;
-    const double (*G)[a->HV][a->KG] = a->G;
-    if (a->model == KCP_KDA) {
-        *e = 1;
-        return kg[t][x->n];
-    }
-    *e = exp2(G[x->t0 + x->rows - 1][x->n][0] - G[t][x->n][0]);
-    return k[t][x->n / (a->HV / a->H)];
-}
-
-static const double *query(const struct reverse_scan *x, int64_t t, double *e)
-{
-    const struct kcp_merge_backward *a = x->a;
-    const double (*qg)[a->HV][a->K] = a->qg, (*q)[a->H][a->K] = a->q;
-    const double (*G)[a->HV][a->KG] = a->G;
-    if (a->model == KCP_KDA) {
-        *e = a->scale;
-        return qg[t][x->n];
-    }
-    *e = a->scale * exp2(G[t][x->n][0]);
-    return q[t][x->n / (a->HV / a->H)];
-}
-
 /* X <- Λ X + d, where rows of X [K,cols] are `pitch` numbers apart */
 static void decay_add(const struct reverse_scan *x, int cols, int pitch, void *X_)
 {
@@ -67,16 +38,22 @@ static void decay_add(const struct reverse_scan *x, int cols, int pitch, void *X
  * holds one token's row, and d holds the sum over tokens. */
 static void back_h(const struct reverse_scan *x, int pitch, void *dh_)
 {
-    const int HV = x->a->HV, K = x->a->K, V = x->a->V, n = x->n;
-    const double (*w)[HV][K] = x->a->w, (*dO)[HV][V] = x->a->do_;
-    const double (*dv_local)[HV][V] = x->a->dv_local;
-    double (*dh)[pitch] = dh_, (*d)[V] = x->d;
-    double *dU = x->dU, ek, eq;
+    const struct kcp_merge_backward *a = x->a;
+    const int HV = a->HV, K = a->K, V = a->V, n = x->n, m = n / (HV / a->H);
+    const int kda = a->model == KCP_KDA;
+    const double (*w)[HV][K] = a->w, (*dO)[HV][V] = a->do_;
+    const double (*dv_local)[HV][V] = a->dv_local, (*G)[HV][a->KG] = a->G;
+    const double (*q)[a->H][K] = a->q, (*k)[a->H][K] = a->k;
+    const double (*qg)[HV][K] = a->qg, (*kg)[HV][K] = a->kg;
+    const double *G_last = G[x->t0 + x->rows - 1][n];
+    double (*dh)[pitch] = dh_, (*d)[V] = x->d, *dU = x->dU;
 
     memset(d, 0, sizeof(double) * K * V);
     //> back
     for (int64_t t = x->t0; t < x->t0 + x->rows; t++) {
-        const double *kt = key(x, t, &ek), *qt = query(x, t, &eq);
+        const double *kt = kda ? kg[t][n] : k[t][m], *qt = kda ? qg[t][n] : q[t][m];
+        const double ek = kda ? 1 : exp2(G_last[0] - G[t][n][0]);  /* kg = ek kt */
+        const double eq = a->scale * (kda ? 1 : exp2(G[t][n][0]));
         memcpy(dU, dv_local[t][n], sizeof(double) * V);
         for (int i = 0; i < K; i++)
             for (int v = 0; v < V; v++) dU[v] += ek * kt[i] * dh[i][v];
@@ -91,14 +68,17 @@ static void back_h(const struct reverse_scan *x, int pitch, void *dh_)
 /* Updates N = M^T by one chunk: N <- Λ N - w^T (kg N) */
 static void back_M(const struct reverse_scan *x)
 {
-    const int HV = x->a->HV, K = x->a->K, n = x->n;
-    const double (*w)[HV][K] = x->a->w;
-    double (*N)[K] = x->N, (*d)[K] = x->d;
-    double *kN = x->dU, ek;
+    const struct kcp_merge_backward *a = x->a;
+    const int HV = a->HV, K = a->K, n = x->n, kda = a->model == KCP_KDA;
+    const double (*w)[HV][K] = a->w, (*G)[HV][a->KG] = a->G;
+    const double (*k)[a->H][K] = a->k, (*kg)[HV][K] = a->kg;
+    const double *G_last = G[x->t0 + x->rows - 1][n];
+    double (*N)[K] = x->N, (*d)[K] = x->d, *kN = x->dU;
 
     memset(d, 0, sizeof(double) * K * K);
     for (int64_t t = x->t0; t < x->t0 + x->rows; t++) {
-        const double *kt = key(x, t, &ek);
+        const double *kt = kda ? kg[t][n] : k[t][n / (HV / a->H)];
+        const double ek = kda ? 1 : exp2(G_last[0] - G[t][n][0]);
         memset(kN, 0, sizeof(double) * K);
         for (int p = 0; p < K; p++)
             for (int i = 0; i < K; i++) kN[i] += ek * kt[p] * N[p][i];
