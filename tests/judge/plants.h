@@ -1,9 +1,9 @@
 /* plants.h -- plants: variants whose verdicts are known, as tests of the judge.
  * Book: CONTRIBUTING.md, "How the judge works".
  *
- * Most plants have one mistake, and a few are correct. self_trials.c judges each plant
- * of table `plants` on its row's cases, and compares the verdict with the row's
- * words. */
+ * Most plants have one mistake, and a few are correct. tests/00_judge/trials.c judges
+ * each plant of table `plants` on its row's cases, and compares the verdict with the
+ * row's words. */
 #pragma once
 
 #include "trial.h"

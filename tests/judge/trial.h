@@ -107,7 +107,7 @@ const struct kcp_stage *stage_of_field(const struct kcp_stage *s,
 const char *forward_prefix(const struct kcp_field *f);
 enum { BEHIND_ARGS = 64 };                    /* bytes for the forward's pointers */
 /* The forward that runs before stage 13 if no forward variant does (see trial.c): the
- * reference, unless self_trials.c sets another function. */
+ * reference, unless tests/00_judge/trials.c sets another function. */
 extern int (*trial_forward)(struct kcp_forward *);
 
 /* Makes the images of all arrays of a rank. */

@@ -1,7 +1,7 @@
-/* self_cases.c -- tests the judge's lists of cases and the inputs drawn for cases.
+/* cases.c -- tests the judge's lists of cases and the inputs drawn for cases.
  * Book: CONTRIBUTING.md, "How the judge works". */
-#include "paths.h"
-#include "trial.h"
+#include "tests/judge/paths.h"
+#include "tests/judge/trial.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,9 +1,9 @@
-/* self_trials.c -- tests that each plant (see plants.h) gets the expected verdict.
+/* trials.c -- tests that each plant (tests/judge/plants.h) gets the expected verdict.
  * Book: CONTRIBUTING.md, "How the judge works".
  *
  * Most plants run twice: in host memory, and in memory marked as GPU memory, where all
  * arrays of a rank are in one allocation. */
-#include "plants.h"
+#include "tests/judge/plants.h"
 
 #include <stdlib.h>
 #include <string.h>
