@@ -20,7 +20,7 @@ struct moves {
     int (*parameter_sum)(const struct kcp_call *c, const double *part, int64_t n,
                          double *sum);
     /* comm/agree.c: compares the calls of all ranks. If two ranks' calls differ,
-     * returns KCP_MISMATCH on every rank, and kcp_why() names the value that differs. */
+     * returns KCP_MISMATCH on every rank, and kcp_why() names this value. */
     int (*agree)(const struct kcp_stage *stage, const void *args);
 };
 struct kcp_device;

@@ -16,7 +16,7 @@
 #define REF(number, name)                                                             \
     static int run_##name(void *a) { return ref_##name(a); }                          \
     static const struct kcp_variant layer_##name = {                                  \
-        number "_" #name, "ref", "the reference", KCP_F64, KCP_HOST, "any", run_##name };
+        number "_" #name, "ref", "reference", KCP_F64, KCP_HOST, "any", run_##name };
 REF("08", forward) REF("13", backward) REF("14", conv) REF("15", scan) REF("16", family)
 
 void kcp_layer_ref(struct kcp_layer *layer)
