@@ -43,13 +43,13 @@ deep_anchor|08:v3_prepare_scan|kda_prepare/chunk_prepare|kda_prepare/deep_scores
 deep_sign|13:v4_scans_finish|backward/finish_kda|backward/finish_deep.cuh|const int is_row = (8 * t + e + j % 2) & s;|const int is_row = s == 2 ? 1 : (8 * t + e + j % 2) & s;|deep kda
 deep_columns|13:v4_scans_finish|backward/finish_kda|backward/finish_consumer.cuh|const float anchor = deep ? b.at[t / 2 + 1][h]|const float anchor = b.at[t / 2][h];|deep kda
 deep_gdn|08:v5_one_kernel|forward_one/v5_one_kernel|forward_one/inverse_warps.cuh|if (!__any_sync(~0u, fabsf(x) > 116.0f))|if (lane_id() < 32)|deep gdn
-head_other|08:v7_by_head|forward_one/v5_one_kernel|deep_steps.cuh|const int head = n / (x.a.HV / H);|const int head = n / (x.a.HV / H) ^ 1;|deep kda
-head_none|08:v7_by_head|forward_one/v7_by_head|forward_one/v7_by_head_sm90.cu|if (deep && lane == 0) x.deep[|;|deep kda
-head_span|08:v7_by_head|kda_prepare/chunk_prepare|kda_prepare/prepare_kernel.cuh|while (count && !needs_factors(x, last - count + 1, n)) count--;|while (count && !needs_factors(x, last, n)) count--;|deep kda
-back_none|13:v7_by_head|forward_one/v7_by_head|forward_one/v7_by_head_sm90.cu|if (deep && lane == 0) x.deep[|;|deep kda
-back_steps|13:v7_by_head|backward_one/v5_steps|deep_steps.cuh|const int head = n / (x.a.HV / H);|const int head = n / (x.a.HV / H) ^ 1;|deep kda
-back_scans|13:v7_by_head|backward/scans|deep_steps.cuh|const int head = n / (x.a.HV / H);|const int head = n / (x.a.HV / H) ^ 1;|deep kda
-back_pairs|13:v7_by_head|backward_one/v7_by_head|backward_one/v7_by_head_sm90.cu|cudaMemsetAsync(x->pairs, 0, sizeof(int), a->stream);|cudaMemsetAsync(x->pairs + 1, 0, sizeof(int), a->stream);|deep kda
+head_other|08:v7_by_head|forward_one/v5_one_kernel|deep_steps.cuh|const int head = n / (x.a.HV / H);|const int head = n / (x.a.HV / H) ^ 1;|heads
+head_none|08:v7_by_head|forward_one/v7_by_head|forward_one/v7_by_head_sm90.cu|if (deep && lane == 0) x.deep[|;|heads
+head_span|08:v7_by_head|kda_prepare/chunk_prepare|kda_prepare/prepare_kernel.cuh|while (count && !needs_factors(x, last - count + 1, n)) count--;|while (count && !needs_factors(x, last, n)) count--;|heads
+back_none|13:v7_by_head|forward_one/v7_by_head|forward_one/v7_by_head_sm90.cu|if (deep && lane == 0) x.deep[|;|heads
+back_steps|13:v7_by_head|backward_one/v5_steps|deep_steps.cuh|const int head = n / (x.a.HV / H);|const int head = n / (x.a.HV / H) ^ 1;|heads
+back_scans|13:v7_by_head|backward/scans|deep_steps.cuh|const int head = n / (x.a.HV / H);|const int head = n / (x.a.HV / H) ^ 1;|heads
+back_pairs|13:v7_by_head|backward_one/v7_by_head|backward_one/v7_by_head_sm90.cu|cudaMemsetAsync(x->pairs, 0, sizeof(int), a->stream);|cudaMemsetAsync(x->pairs + 1, 0, sizeof(int), a->stream);|heads
 wide_gate|08:v3_prepare_scan|kda_prepare/chunk_prepare|kda_prepare/rows.cuh|G[r][0] = x.x;|G[r][0] = (float)(bf16)x.x;|types kda
 wide_gate_gdn|08:v3_prepare_scan|gdn_prepare/chunk_prepare|chunk_prepare.cuh|float_of_bits(g_bits[h]|for (int h = 0; h < 2; h++) g[h] = (float)(bf16)float_of_bits(g_bits[h], x.a.g_type);|types gdn
 wide_finish|13:v4_scans_finish|backward/finish_kda_f32|backward/finish_gate.cuh|x[t][j] = there ?|x[t][j] = there ? (float)(bf16)from[j % 2 * row + j / 2 * 8] : 0.0f;|types kda
@@ -144,7 +144,9 @@ cases="$cases; live kda $walk; live gdn $walk"
 one="beta=sigmoid H=2 HV=8 K=128 V=128 C=64 lengths=700,900,65 l2norm h0 dht"
 one="$one gate=bounded"
 # Case `chunks` has 33 chunks and 144 heads, so that a block gets three chunks. Case `wide`
-# has enough scans for all SMs, so that each block scans 128 columns.
+# has enough scans for all SMs, so that each block scans 128 columns. In case `heads` a
+# quarter of the heads or fewer are deep, so that v7_by_head runs both groups of kernels.
+heads="beta=sigmoid H=4 HV=8 K=128 V=128 C=64 lengths=700,900,65 l2norm h0 dht gate=softplus"
 copies="live kda beta=sigmoid H=2 HV=4 C=64 lengths=150,33 l2norm h0 dht gate=softplus"
 copies="$copies K=96 V=192"
 many="beta=sigmoid K=128 V=128 C=64 l2norm h0 dht gate=softplus"
@@ -167,6 +169,7 @@ cases_of() {                    # WHAT (a row's last column): prints cases, by d
     pads) echo "${copies%V=*} V=96; ${copies%K=96*} K=40 V=64" ;;
     ranks) echo "$copies R=2 cuts=ends; $copies R=2 chain layout=vk" ;;
     f16) echo "${copies%K=96*} K=128 V=128 q=f16; $copies q=f16 g=f32" ;;
+    heads) echo "live kda $heads deep=one; live kda $heads deep=first; live kda $kda deep=half" ;;
     deep*) echo "live ${1#deep } $kda deep=one; live ${1#deep } $kda deep=half" ;;
     types*) echo "live ${1#types } $kda steady g=f32 beta=f32" ;;
     *) echo "$cases" ;;
@@ -191,7 +194,7 @@ for v in 08:v3_prepare_scan 08:v5_one_kernel 13:v2_stages 13:v4_scans_finish \
     [ -z "$MISTAKES" ] || mistakes | grep -q "|$v|" || continue
     what=
     case $v in 08:v5_one_kernel) what=one ;; 13:v5_steps) what=steps ;;
-        *:v7_by_head) what="deep kda" ;;
+        *:v7_by_head) what=heads ;;
         *:v6_adapted) what=copies ;; esac
     judged "$B/kcp-check-jitter" "${v%:*}" "${v#*:}" "$B/jitter/${v#*:}.txt" "$what" &&
         continue

@@ -16,7 +16,7 @@
 
 const char *const regime_name[] = { "live", "strong", "saturated", "alternate",
                                     "spread" };
-const char *const deep_name[] = { "none", "one", "half", "all" };
+const char *const deep_name[] = { "none", "first", "one", "half", "all" };
 
 struct stream stream_of(uint64_t seed, const char *name)
 {
@@ -48,12 +48,15 @@ static double decay(const struct kcase *k, struct stream *s)
 }
 
 /* Returns 1 if gates of token t, value head n and channel i close: in one channel of
- * the last head and the last sequence that has tokens, in odd heads or in all heads. */
+ * the first or the last head and sequence that has tokens, in odd heads or in all heads. */
 static int closes(const struct kcase *k, int64_t t, int n, int i)
 {
     const struct kcp_call *c = &k->call;
-    int last = c->N - 1;
+    int last = c->N - 1, first = 0;
     while (last > 0 && k->cu[last] == k->cu[last + 1]) last--;
+    while (first < last && k->cu[first] == k->cu[first + 1]) first++;
+    if (k->deep == DEEP_FIRST)
+        return n == 0 && i == 5 * c->KG / 8 && t < k->cu[first + 1];
     if (k->deep == DEEP_ONE)
         return n == c->HV - 1 && i == 5 * c->KG / 8 && t >= k->cu[last];
     return k->deep == DEEP_ALL || (k->deep == DEEP_HALF && n % 2);

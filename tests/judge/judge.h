@@ -26,7 +26,7 @@ double normal(struct stream *s);
 
 /* ---- cases (cases.c) */
 enum regime { LIVE, STRONG, SATURATED, TURNS, SPREAD, REGIMES };
-enum deep { NOT_DEEP, DEEP_ONE, DEEP_HALF, DEEP_ALL, DEEPS };
+enum deep { NOT_DEEP, DEEP_FIRST, DEEP_ONE, DEEP_HALF, DEEP_ALL, DEEPS };
 enum { CASE_RANKS = 16 };                /* maximum ranks per case */
 enum { MOST_SEQUENCES = 64 };
 enum { MOST_GIVEN = 16 };                /* maximum cases per --case */
