@@ -48,7 +48,7 @@ static double decay(const struct kcase *k, struct stream *s)
 }
 
 /* Returns 1 if gates of token t, value head n and channel i close: in one channel of
- * the first or the last head and sequence that has tokens, in odd heads or in all heads. */
+ * the first or last head and sequence that has tokens, in odd heads or in all heads. */
 static int closes(const struct kcase *k, int64_t t, int n, int i)
 {
     const struct kcp_call *c = &k->call;
