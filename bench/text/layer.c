@@ -27,6 +27,37 @@ struct kcp_call layer_call(const struct rank *a)
     return c;
 }
 
+void *layer_field(const struct rank *a, const char *name)
+{
+    const struct { const char *name; const void *at; } rows[] = {
+        { "q_raw", a->t[Q_] }, { "k_raw", a->t[K_] }, { "v", a->t[V_] },
+        { "g_raw", a->t[GRAW] }, { "beta_raw", a->t[BRAW] }, { "o", a->t[O] },
+        { "do_", a->t[DO] }, { "dq_raw", a->t[DQ] }, { "dk_raw", a->t[DK] },
+        { "dv", a->t[DV] }, { "dg_raw", a->t[DG] }, { "dbeta_raw", a->t[DB] },
+        { "A_log", a->run->theta + param_at(P_ALOG) }, { "ht", a->run->ht },
+        { "dt_bias", a->run->theta + param_at(P_DT) }, { "dh0", a->run->dh0 },
+        { "cu", a->ctx->cu }, { "cn", a->ctx->cn }, { "sc", a->ctx->sc },
+        { "cu_seqlens", a->run->text->cu },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (!strcmp(rows[i].name, name)) return (void *)rows[i].at;
+    return NULL;
+}
+
+/* Fills a stage's args with the layer's sizes and options, and with all fields that
+ * layer_field finds. */
+static void args_fill(const struct rank *a, const char *stage, void *args)
+{
+    const struct kcp_stage *s = kcp_stage_find(stage);
+    const struct kcp_call c = layer_call(a);
+    memset(args, 0, s->args);
+    memcpy(args, &c, sizeof c);
+    for (int i = 0; i < s->nfields; i++) {
+        void *at = layer_field(a, s->fields[i].name);
+        memcpy((char *)args + s->fields[i].at, &at, sizeof at);
+    }
+}
+
 /* Runs the convolutions of q, k and v. In backward, every rank gets the weights'
  * gradients, summed over the ranks; only the last rank stores these sums. */
 int layer_conv(struct rank *a, enum kcp_pass pass)
@@ -35,7 +66,8 @@ int layer_conv(struct rank *a, enum kcp_pass pass)
     for (int i = 0; i < 3 && !status; i++) {
         const struct shape *w = &param_shape[P_CQ + i];
         double *dw = malloc(sizeof *dw * w->rows * w->cols);
-        CALL(kcp_conv, conv, a);
+        struct kcp_conv conv;
+        args_fill(a, "14", &conv);
         conv.pass = pass;
         conv.D = w->rows;
         conv.x = a->t[PQ + i];
@@ -62,7 +94,8 @@ static int keep_maps(struct rank *a, const struct kcp_forward *f)
     const int NS = a->ctx->NS;
     int *want = malloc(sizeof *want * (NS + 1));
     double *maps = malloc(sizeof *maps * (NS * map + 1));
-    CALL(kcp_affine, x, a);
+    struct kcp_affine x;
+    args_fill(a, "05", &x);
     x.want = want;
     x.map = maps;
     x.kg = kcp_saved_at(f->saved, "kg");
@@ -83,16 +116,8 @@ static int keep_maps(struct rank *a, const struct kcp_forward *f)
 int layer_forward(struct rank *a)
 {
     const struct run *run = a->run;
-    CALL(kcp_forward, f, a);
-    f.q_raw = a->t[Q_];
-    f.k_raw = a->t[K_];
-    f.v = a->t[V_];
-    f.g_raw = a->t[GRAW];
-    f.beta_raw = a->t[BRAW];
-    f.o = a->t[O];
-    f.ht = run->ht;
-    f.A_log = run->theta + param_at(P_ALOG);
-    f.dt_bias = run->theta + param_at(P_DT);
+    struct kcp_forward f;
+    args_fill(a, "08", &f);
     f.saved_bytes = a->saved_bytes = kcp_saved_bytes(&f);
     f.saved = a->saved = malloc(f.saved_bytes);
     if (!f.saved) return KCP_NO_MEMORY;
@@ -109,23 +134,10 @@ int layer_backward(struct rank *a)
 {
     struct run *run = a->run;
     double dA[VALUE_HEADS], ddt[VALUE_HEADS * KEY];
-    CALL(kcp_backward, b, a);
-    b.q_raw = a->t[Q_];
-    b.k_raw = a->t[K_];
-    b.v = a->t[V_];
-    b.g_raw = a->t[GRAW];
-    b.beta_raw = a->t[BRAW];
-    b.do_ = a->t[DO];
-    b.A_log = run->theta + param_at(P_ALOG);
-    b.dt_bias = run->theta + param_at(P_DT);
-    b.dq_raw = a->t[DQ];
-    b.dk_raw = a->t[DK];
-    b.dv = a->t[DV];
-    b.dg_raw = a->t[DG];
-    b.dbeta_raw = a->t[DB];
+    struct kcp_backward b;
+    args_fill(a, "13", &b);
     b.dA_log = dA;
     b.ddt_bias = ddt;
-    b.dh0 = run->dh0;
     b.saved = a->saved;
     b.saved_bytes = a->saved_bytes;
     const int status = ref_backward(&b);

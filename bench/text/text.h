@@ -78,14 +78,8 @@ void model_gradients(const struct rank *a, double *part, int64_t n);
 
 /* ---- layer.c: convolutions and KDA, by the references */
 struct kcp_call layer_call(const struct rank *a);
-/* Defines args `name`: the layer's sizes and options, and this rank's index arrays. */
-#define CALL(type, name, a)                                                           \
-    struct type name = { 0 };                                                         \
-    const struct kcp_call name##_call = layer_call(a);                                \
-    memcpy(&name, &name##_call, sizeof name##_call);                                  \
-    name.cu = a->ctx->cu;                                                             \
-    name.cn = a->ctx->cn;                                                             \
-    name.sc = a->ctx->sc
+/* Returns the address of a field of the layer's stages, e.g. "q_raw", or NULL. */
+void *layer_field(const struct rank *a, const char *name);
 int layer_conv(struct rank *a, enum kcp_pass pass);
 int layer_forward(struct rank *a);
 int layer_backward(struct rank *a);
