@@ -1,11 +1,16 @@
-/* fields.c -- loads a stage's inputs from files, and makes outputs filled with NaN.
+/* fields.c -- checks the names of files, loads a stage's inputs from files, and makes
+ * outputs filled with NaN.
  * Book: chapter 00.
  * All stages share this code, which reads names and shapes from kcp_stages[]. */
 #include "run.h"
 
+#include <dirent.h>
+#include <errno.h>
 #include <string.h>
+#include <strings.h>
 
-const char *file_of(const struct kcp_field *f, char file[24])
+/* Writes the name of a field's file without ".npy", e.g. "q" for the layer's q_raw. */
+static const char *file_of(const struct kcp_field *f, char file[24])
 {
     const char *name = field_file(f);
     size_t n = strlen(name);
@@ -79,4 +84,48 @@ int outputs_make(struct run *x, const struct kcp_stage *s)
             return -1;
     }
     return 0;
+}
+
+/* ---- names of files. A misspelt name such as cu_seqlen.npy must be an error. */
+
+static int is_known(const char *name, size_t n)
+{
+    static const char *const conv[] = { "dw", "x0", "xt", "dxt", "dx0" };
+    char file[24];
+    if (n == strlen("cu_seqlens") && !memcmp(name, "cu_seqlens", n)) return 1;
+    for (int pass = 0; pass < 2; pass++) {
+        const struct kcp_stage *s = kcp_stage_find(pass ? "13" : "08");
+        for (int j = 0; j < s->nfields; j++)
+            if (!field_is_grid(&s->fields[j]) &&
+                strlen(file_of(&s->fields[j], file)) == n && !memcmp(name, file, n))
+                return 1;
+    }
+    for (size_t i = 0; i < sizeof conv / sizeof *conv; i++) {
+        const size_t m = strlen(conv[i]);
+        if (n == m + 2 && !memcmp(name, conv[i], m) && name[m] == '_' &&
+            strchr("qkv", name[m + 1]))
+            return 1;
+    }
+    return 0;
+}
+
+int names_check(struct run *x)
+{
+    char unknown[256] = "";
+    DIR *d = opendir(x->o.in);
+    if (!d)
+        return run_error(x, RUN_BAD, "--in", "cannot read %s: %s", x->o.in,
+                         strerror(errno));
+    for (struct dirent *e = readdir(d); e && !unknown[0]; e = readdir(d)) {
+        const size_t n = strlen(e->d_name);
+        const char *end = e->d_name + (n > 4 ? n - 4 : 0);
+        const int is_array = strcasecmp(end, ".npy") == 0;        /* q.NPY is refused */
+        const int is_read = strcmp(end, ".npy") == 0 && is_known(e->d_name, n - 4);
+        if (is_array && e->d_name[0] != '.' && !is_read &&
+            !has_word(x->o.conv, e->d_name, ","))
+            snprintf(unknown, sizeof unknown, "%.255s", e->d_name);
+    }
+    closedir(d);
+    return !unknown[0] ? 0 : run_error(x, RUN_BAD, unknown, "no field has this name; "
+                                       "kcp-run --help lists the names");
 }

@@ -2,11 +2,10 @@
  * Book: chapter 00. */
 #include "run.h"
 
-#include <dirent.h>
-#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/stat.h>
 
 static struct tensor *array_new(struct run *x, const char *name, const char *file,
@@ -67,6 +66,68 @@ int array_exists(struct run *x, const char *file)
     char path[NPY_NAME];
     struct stat st;
     return lstat(path_of(x, file, path), &st) == 0;
+}
+
+/* Sets symbol `word`, if unknown, to `size`. Returns 1 if `word` now has `size`. */
+static int bind(struct kcp_call *z, const char *word, size_t n, int64_t size)
+{
+    const int may_be_0 = *word == 'T' || *word == 'N';
+    const int64_t known = shape_letter(z, word, n);
+    if (known >= 0) return known == size;
+    shape_set(z, word, 1);
+    const int64_t more = shape_letter(z, word, n) - 1; /* "Wc-1": -1 */
+    const int64_t value = size - more;
+    if (more < -1 || value < !may_be_0 || value >= INT_MAX) return 0;
+    shape_set(z, word, value);
+    return 1;
+}
+
+/* Writes a shape and its sizes, e.g. "[T,H,K] = [12,?,8]". */
+static void sizes_text(const struct kcp_call *z, const char *shape, char *s, size_t n)
+{
+    char found[160] = "";
+    size_t at = 0;
+    for (const char *word = shape; *word && at < sizeof found;) {
+        const size_t left = sizeof found - at, m = strcspn(word, " ");
+        const int64_t size = shape_letter(z, word, m);
+        const char *comma = at ? "," : "";
+        at += (size_t)(size < 0 ? snprintf(found + at, left, "%s?", comma)
+                       : snprintf(found + at, left, "%s%" PRId64, comma, size));
+        word += m + (word[m] == ' ');
+    }
+    char in_letters[64];
+    snprintf(in_letters, sizeof in_letters, "%s", shape);
+    for (char *c = in_letters; *c; c++)
+        if (*c == ' ') *c = ',';
+    snprintf(s, n, "[%s] = [%s]", in_letters, found);
+}
+
+/* Compares the shape of a file with a symbolic shape: "T HV K" matches [12,4,8] if T,
+ * HV and K have these sizes or are unknown. Then sets unknown sizes, so arrays that are
+ * loaded first set sizes of later arrays. If the shapes do not match, returns -1 and
+ * writes the expected shape to `expected`. */
+static int sizes_bind(struct kcp_call *z, const char *shape, int nd,
+                      const int64_t *dim, char *expected, size_t n)
+{
+    struct kcp_call y = *z;
+    const int per_channel = kcp_models[y.model].gates == KCP_CHANNEL;
+    int d = 0, fits = 1;
+    for (const char *s = shape; *s && fits; d++) {
+        const size_t m = strcspn(s, " ");
+        const int is_K = m == 2 && !memcmp(s, "KG", 2) && per_channel;
+        fits = d < nd && bind(&y, is_K ? "K" : s, is_K ? 1 : m, dim[d]);
+        s += m + (s[m] == ' ');
+    }
+    if (!fits || d != nd) {
+        sizes_text(z, shape, expected, n);
+        if (!fits && d <= nd && dim[d - 1] == 0)
+            snprintf(expected + strlen(expected), n - strlen(expected),
+                     ", sizes of 1 or more");
+        return -1;
+    }
+    if (per_channel) y.KG = y.K;
+    *z = y;
+    return 0;
 }
 
 /* The header that a file must have. npy_read_if checks it before allocating memory. */
@@ -161,48 +222,4 @@ int array_check(struct run *x, const struct tensor *a, int below)
                              "of at most 0", p[e], index_text(a, e, at, sizeof at));
     }
     return 0;
-}
-
-/* ---- names of files. A misspelt name such as cu_seqlen.npy must be an error. */
-
-static int is_known(const char *name, size_t n)
-{
-    static const char *const conv[] = { "dw", "x0", "xt", "dxt", "dx0" };
-    char file[24];
-    if (n == strlen("cu_seqlens") && !memcmp(name, "cu_seqlens", n)) return 1;
-    for (int pass = 0; pass < 2; pass++) {
-        const struct kcp_stage *s = kcp_stage_find(pass ? "13" : "08");
-        for (int j = 0; j < s->nfields; j++)
-            if (!field_is_grid(&s->fields[j]) &&
-                strlen(file_of(&s->fields[j], file)) == n && !memcmp(name, file, n))
-                return 1;
-    }
-    for (size_t i = 0; i < sizeof conv / sizeof *conv; i++) {
-        const size_t m = strlen(conv[i]);
-        if (n == m + 2 && !memcmp(name, conv[i], m) && name[m] == '_' &&
-            strchr("qkv", name[m + 1]))
-            return 1;
-    }
-    return 0;
-}
-
-int names_check(struct run *x)
-{
-    char unknown[256] = "";
-    DIR *d = opendir(x->o.in);
-    if (!d)
-        return run_error(x, RUN_BAD, "--in", "cannot read %s: %s", x->o.in,
-                         strerror(errno));
-    for (struct dirent *e = readdir(d); e && !unknown[0]; e = readdir(d)) {
-        const size_t n = strlen(e->d_name);
-        const char *end = e->d_name + (n > 4 ? n - 4 : 0);
-        const int is_array = strcasecmp(end, ".npy") == 0;        /* q.NPY is refused */
-        const int is_read = strcmp(end, ".npy") == 0 && is_known(e->d_name, n - 4);
-        if (is_array && e->d_name[0] != '.' && !is_read &&
-            !has_word(x->o.conv, e->d_name, ","))
-            snprintf(unknown, sizeof unknown, "%.255s", e->d_name);
-    }
-    closedir(d);
-    return !unknown[0] ? 0 : run_error(x, RUN_BAD, unknown, "no field has this name; "
-                                       "kcp-run --help lists the names");
 }

@@ -93,7 +93,10 @@ int plan_make(struct run *x)
     int bad = x->o.cuts && read_cuts(x, &cuts, &count) != 0;
     int R = x->o.ranks ? (int)x->o.ranks : 1;
     if (count) R = count - 1;
-    bad = bad || owners_make(x, cu, R, &owners) != 0;
+    if (!bad && x->o.spread &&
+        kcp_owners_make(&owners, x->o.spread, x->size.N, cu, R,
+                        x->o.stripe ? x->o.stripe : x->size.C, &why))
+        bad = run_error(x, RUN_BAD, "--layout", "%s", why);
     x->size.R = R;
     int Wc = 0;
     for (int i = 0; i < x->a.n; i++)

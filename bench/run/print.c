@@ -7,6 +7,21 @@
 
 enum { ROWS = 32 };            /* the first ROWS ranks and the last rank are printed */
 
+/* Writes a rank's first range and the number of its other ranges, e.g. "0..16 +3". */
+static void owners_text(const struct kcp_plan *p, int r, char *text, size_t n)
+{
+    int first = -1, more = -1;
+    for (int b = 0; b < p->B; b++) {
+        if (p->owner[b] != r) continue;
+        first = first < 0 ? b : first;
+        more++;
+    }
+    const int64_t begin = first < 0 ? p->ctx[r].begin : p->bound[first];
+    const int64_t end = first < 0 ? begin : p->bound[first + 1];
+    const int at = snprintf(text, n, "%" PRId64 "..%" PRId64, begin, end);
+    if (more > 0 && at < (int)n) snprintf(text + at, n - (size_t)at, " +%d", more);
+}
+
 static void print_rank(const struct run *x, int r)
 {
     const struct kcp_context *c = &x->plan->ctx[r];

@@ -72,13 +72,36 @@ static int start_ranks(struct run *x, int R, int (*body)(struct kcp_comm *, void
     return run_error(x, is_bad ? RUN_BAD : RUN_FAILED, "ranks", "%s", why);
 }
 
-/* Runs the ranks. If a rank owns several ranges, first puts arrays in shard order. */
+/* Permutes arrays with a row per token from token order, as in files, to shard order
+ * (rank 0's rows, then rank 1's rows, etc.) or, if back = 1, to token order. */
+static int permute(struct run *x, int back)
+{
+    const struct kcp_plan *p = x->plan;
+    for (int i = 0; i < x->a.n; i++) {
+        struct tensor *a = &x->a.t[i];
+        if (!array_split(a) || a->copies > 1 || a->dim[0] < 1 || !a->p) continue;
+        const size_t bytes = sizeof(double) * (size_t)a->n;
+        const size_t row = bytes / (size_t)a->dim[0];
+        char *whole = malloc(bytes + 1);
+        if (!whole) return run_error(x, RUN_FAILED, a->file, "out of memory");
+        memcpy(whole, a->p, bytes);
+        for (int r = 0; r < p->R; r++) {
+            const size_t at = row * (size_t)p->ctx[r].begin;
+            if (back) kcp_plan_give(p, r, row, whole + at, a->p);
+            else kcp_plan_take(p, r, row, whole, (char *)a->p + at);
+        }
+        free(whole);
+    }
+    return 0;
+}
+
+/* If a rank owns several ranges of tokens, the run needs shard order. */
 int ranks_run(struct run *x, int R, int (*body)(struct kcp_comm *, void *))
 {
     const int permuted = x->plan->scattered && R > 1;
-    if (permuted && owners_permute(x, 0) != 0) return -1;
+    if (permuted && permute(x, 0) != 0) return -1;
     const int status = start_ranks(x, R, body);
-    if (status == 0 && permuted) return owners_permute(x, 1);
+    if (status == 0 && permuted) return permute(x, 1);
     return status;
 }
 

@@ -66,13 +66,7 @@ int run_error(struct run *x, int code, const char *what, const char *format, ...
 /* options.c. run_options returns 1 if it printed the help or the version. */
 int  run_options(struct run *x, int argc, char **argv);
 
-/* shape.c. If `dim` matches `shape`, sizes_bind sets unknown sizes and returns 0. If
- * not, it returns -1 and writes the expected shape to `expected`. */
-int  sizes_bind(struct kcp_call *z, const char *shape, int nd, const int64_t *dim,
-                char *expected, size_t n);
-
-/* load.c. names_check rejects files in --in that neither the layer nor --conv reads. */
-int  names_check(struct run *x);
+/* load.c */
 int  array_exists(struct run *x, const char *file);    /* in --in, or a path */
 int  array_load(struct run *x, struct kcp_call *z, const char *name, const char *file,
                 const char *shape, enum kcp_store store);
@@ -89,9 +83,9 @@ int  sums_check(struct run *x);
 /* Checks that all numbers are finite and, if `below` is 1, that they are at most 0. */
 int  array_check(struct run *x, const struct tensor *a, int below);
 
-/* fields.c: loads and makes arrays. file_of writes the name of a field's file without
- * ".npy", e.g. "q" for the layer's q_raw. */
-const char *file_of(const struct kcp_field *f, char file[24]);
+/* fields.c: loads and makes arrays. names_check rejects files in --in that neither the
+ * layer nor --conv reads. */
+int  names_check(struct run *x);
 int  inputs_load(struct run *x, const struct kcp_stage *s);
 int  outputs_make(struct run *x, const struct kcp_stage *s);
 
@@ -99,11 +93,6 @@ int  outputs_make(struct run *x, const struct kcp_stage *s);
  * plan_make makes the plan. */
 int  plan_read(struct run *x);
 int  plan_make(struct run *x);
-/* owners.c. owners_make makes the table for --layout. owners_permute puts token arrays
- * in shard or token order. owners_text writes a rank's ranges. */
-int  owners_make(struct run *x, const int64_t *cu, int R, struct kcp_owners *o);
-int  owners_permute(struct run *x, int back);
-void owners_text(const struct kcp_plan *p, int r, char *text, size_t n);
 
 /* layer.c: loads arrays, runs the layer, and puts results in x->a. */
 int  layer_run(struct run *x);
