@@ -96,6 +96,6 @@ log "timed our kernels"
 export TRITON_CACHE_AUTOTUNING=1 FLA_FLASH_KDA=0 PYTHONDONTWRITEBYTECODE=1
 export PYTHONPATH="$PWD/.peers${PYTHONPATH:+:$PYTHONPATH}"
 files=$(for c in $CASES; do [ $c != dplr ] && [ -s "$OUT/$c.tsv" ] && echo "$OUT/$c.tsv"; done)
-within 60 python3 bench/peers/others.py $files
+within 60 python3 bench/peers/fla_ops.py --others $files
 within 5 python3 bench/peers/fla_ops.py --seconds $(($(left) - 60)) $files
 log "timed other systems"

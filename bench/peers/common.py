@@ -17,7 +17,6 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 PEERS = os.path.join(ROOT, ".peers")
 TSV = dict(delimiter="\t", quoting=csv.QUOTE_NONE, quotechar=None, lineterminator="\n")
 began = time.monotonic()
-IDLE = "found no GPU, or no package"
 # Columns that are equal in all rows of a case. The last four columns have the controls.
 NUMBERS = "T H HV K V C segments ranks sequences".split()
 WORDS = "lengths model gate save walk reuse_M copy product gather_bytes gather_us".split()
@@ -38,16 +37,14 @@ def head(path):
     return {**{n: int(rows[0][n]) for n in NUMBERS}, **{n: rows[0][n] for n in WORDS}}
 
 
-def append(path, rows):
-    """Appends rows, with columns in the file's order. A new file has the order of rows[0]."""
-    new = not os.path.exists(path)
-    columns = list(rows[0]) if new else read(path)[0]
+def append(path, case, rows):
+    """Prints rows of a case, and appends them with columns in the file's order."""
     with open(path, "a", newline="") as f:
-        out = csv.DictWriter(f, columns, **TSV)
-        if new:
-            out.writeheader()
+        out = csv.DictWriter(f, read(path)[0], **TSV)
         for r in rows:
-            out.writerow({n: value for n, value in r.items() if value != ""})
+            print(f"{r['stage']:<18}{r['variant']:<31}{r['us']:10.1f}{r['us_p10']:10.1f}"
+                  f"{r['us_p90']:10.1f}", flush=True)
+            out.writerow({n: value for n, value in {**case, **r}.items() if value != ""})
 
 
 def write(path, columns, rows):
@@ -181,11 +178,6 @@ def inputs(torch, case, tokens, seed, states=True):
         x["dht"] = normal(N, HV, K, V, dtype=torch.float32)
     x["scale"] = 1 / math.sqrt(K)
     return x
-
-
-def print_row(row):
-    print(f"{row['stage']:<18}{row['variant']:<31}{row['us']:10.1f}"
-          f"{row['us_p10']:10.1f}{row['us_p90']:10.1f}", flush=True)
 
 
 def gone(limit):

@@ -4,7 +4,7 @@
 #   sh bench/peers/fetch.sh REPOSITORY [COMMIT]       REPOSITORY: a clone, bare or not
 #
 # Then add .peers/, which has the package and its tests (9 MB of Python), to PYTHONPATH.
-# To time FlashKDA (others.py), build it on the machine with the GPU by python3 setup.py
+# To time FlashKDA (fla_ops.py --others), build it on the machine with the GPU by python3 setup.py
 # build_ext --inplace with CUTLASS's include/, and add its folder to PYTHONPATH.
 from=$1 commit=${2:-HEAD}
 if [ -z "$from" ]; then

@@ -1,57 +1,70 @@
-"""fla_ops.py -- times the Triton kernels of flash-linear-attention (FLA).
+"""fla_ops.py -- times kernels of flash-linear-attention (FLA), FlashKDA and FlashQLA.
 
 Book: chapter 18.
 
-    python3 bench/peers/fla_ops.py [--seconds S] FILE.tsv...
+    python3 bench/peers/fla_ops.py [--seconds S] [--others] FILE.tsv...
     torchrun --nproc-per-node 4 bench/peers/fla_ops.py [--seconds S] FILE.tsv...
 
-FILE.tsv contains kcp-bench's rows of one case. Under torchrun, the program times FLA's context
-parallelism (forward, then forward and backward), and writes the slowest rank's medians. With
-TRITON_CACHE_AUTOTUNING=1, Triton caches the tuner's choice. The first case also compiles and
-tunes kernels, for a minute or two on many cores (ahead.py). Without a GPU or FLA, the program
-prints one line and the exit status is 0.
+FILE.tsv contains kcp-bench's rows of one case, and gets a row per kernel and pass. Under
+torchrun, the program times FLA's context parallelism (forward, then forward and backward), and
+writes the slowest rank's medians. With TRITON_CACHE_AUTOTUNING=1, Triton caches the tuner's
+choice. The first case also compiles and tunes kernels, for a minute or two on many cores
+(ahead.py). With --others, times FlashKDA and FlashQLA (others.py) instead of FLA. In their
+rows with "ready inputs", PyTorch computes gate, norm and sigmoid before the call, which is not
+timed. If a package is not installed or does not support a case, the program prints one line.
+Without a GPU or FLA, the program prints one line and the exit status is 0.
 """
 import argparse
 import os
 import sys
 
-import ahead
 import common
 
+LEARNED = ("q", "k", "v", "g", "beta", "A_log", "dt_bias", "h0")
 
-def load():
+
+def load(o):
+    """Sets the globals `torch`, `peer` and `functions`, FLA's function for each model."""
+    global torch, peer, functions
     try:
         import torch
         if not torch.cuda.is_available():
             raise ImportError("no GPU")
+        if o.others:
+            return
+        import ahead
+        ahead.install()
         from fla.ops.gated_delta_rule import chunk_gated_delta_rule
         from fla.ops.kda import chunk_kda
     except ImportError as e:
-        print(f"fla_ops.py: {common.IDLE} ({e}): flash-linear-attention was not timed")
+        print(f"fla_ops.py: found no GPU, or no package ({e}): nothing was timed")
         sys.exit(0)
-    return torch, chunk_kda, chunk_gated_delta_rule
+    peer = common.version("flash-linear-attention")
+    functions = {"kda": chunk_kda, "gdn": chunk_gated_delta_rule}
 
 
-torch, chunk_kda, chunk_gdn = load()
-peer = common.version("flash-linear-attention")
-LEARNED = ("q", "k", "v", "g", "beta", "A_log", "dt_bias", "h0")
-
-
-def layer(case, x, context=None):
-    """Calls FLA's layer, which includes norm, gate and beta. With `context` (FLA's
-    cp_context), x has one rank's tokens."""
+def options(case, x):
+    """Returns the options of a layer that includes norm, gate and beta."""
     more = dict(scale=x["scale"], use_qk_l2norm_in_kernel=True, use_gate_in_kernel=True,
                 use_beta_sigmoid_in_kernel=True, A_log=x["A_log"], dt_bias=x["dt_bias"])
     if case["model"] == "kda":
-        more.update(safe_gate=True, lower_bound=-5.0)
+        more["lower_bound"] = -5.0
+    return more
+
+
+def layer(case, x, context=None):
+    """Calls FLA's layer. With `context` (FLA's cp_context), x has one rank's tokens."""
+    more = options(case, x)
+    if case["model"] == "kda":
+        more["safe_gate"] = True
     if context is not None:
         more["cp_context"] = context
     elif "cu" in x:
         more["cu_seqlens"] = x["cu"]
     if context is None and "h0" in x:
         more.update(initial_state=x["h0"], output_final_state=True)
-    f = chunk_kda if case["model"] == "kda" else chunk_gdn
-    return f(q=x["q"], k=x["k"], v=x["v"], g=x["g"], beta=x["beta"], **more)
+    return functions[case["model"]](q=x["q"], k=x["k"], v=x["v"], g=x["g"], beta=x["beta"],
+                                    **more)
 
 
 def passes(case, x, context=None):
@@ -71,15 +84,13 @@ def passes(case, x, context=None):
     return alone, back[1], back[2]
 
 
-def rows_of(case, name, times, **more):
+def rows_of(name, times, **more):
     alone, back, both = times
     rows = [common.row("08_forward", name, 0, alone, peer, **more)]
     if back:
         rows.append(common.row("13_backward", name, 0, back, peer, **more))
         rows.append(common.row("forward_backward", name, 0, both, peer, **more))
-    for r in rows:
-        common.print_row(r)
-    return [{**case, **r} for r in rows]
+    return rows
 
 
 def title(case, where=""):
@@ -91,7 +102,47 @@ def one_gpu(path):
     case = common.head(path)
     title(case)
     x = common.inputs(torch, case, case["T"], 1)
-    common.append(path, rows_of(case, "fla_" + case["model"], passes(case, x)))
+    common.append(path, case, rows_of("fla_" + case["model"], passes(case, x)))
+
+
+def other_rows(case, x, f, package):
+    """Returns a row for a forward that includes gates and norms, then rows for forward and
+    backward on gates and norms that PyTorch computed before the call."""
+    import others
+    name, version = package.lower().replace("-", "_"), common.version(package)
+    states = dict(output_final_state=True, cu_seqlens=x.get("cu"), state_v_first=True)
+    more = options(case, x)
+    tokens = [x[n] for n in ("q", "k", "v", "g", "beta")]
+    us = common.time_inference(
+        torch, lambda: f(*tokens, **more, **states, initial_state=x["h0"]), iters=60)
+    rows = [common.row("08_forward", name, 0, us, version)]
+    with torch.no_grad():
+        g, beta, q, k = others.ready(x["g"], x["beta"], x["q"], x["k"], more)
+    learned = [t.detach().requires_grad_() for t in (q, k, x["v"], g, beta, x["h0"])]
+
+    def call():
+        return f(*learned[:5], scale=x["scale"], **states, initial_state=learned[5])
+    try:
+        us = common.time_passes(torch, call, x, learned, 5, 30)
+    except NotImplementedError as e:
+        print(f"fla_ops.py: {name}: no backward timed: {e}")
+        return rows
+    return rows + [
+        common.row("08_forward", name + ", ready inputs, kept", 0, us[0], version),
+        common.row("13_backward", name + ", ready inputs", 0, us[1], version)]
+
+
+def other_system(path):
+    import others
+    case = common.head(path)
+    x = common.inputs(torch, case, case["T"], 1)
+    f, package = others.KERNELS[case["model"]]
+    try:
+        rows = other_rows(case, x, f, package)
+    except Exception as e:                  # any error of a package: report it and go on
+        print(f"fla_ops.py: {path}: {package}: not timed: {e!r}"[:400])
+        rows = []
+    common.append(path, case, rows)
 
 
 def slowest(times):
@@ -121,15 +172,17 @@ def context_parallel(path, limit, r, R):
     times = slowest(passes(case, x, context))
     if r == 0:
         name = f"fla_{case['model']}_cp{R}"
-        common.append(path, rows_of(case, name, times, ranks=R))
+        common.append(path, case, rows_of(name, times, ranks=R))
     dist.barrier()
 
 
 def main():
     take = argparse.ArgumentParser(prog="fla_ops.py")
     take.add_argument("--seconds", type=float, default=0)
+    take.add_argument("--others", action="store_true")
     take.add_argument("files", nargs="+", metavar="FILE.tsv")
     o = take.parse_args()
+    load(o)
     r, R = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
     if R > 1:                                   # under torchrun
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
@@ -140,11 +193,11 @@ def main():
         elif common.gone(o.seconds):
             print(f"fla_ops.py: {path}: no time left: not timed")
         else:
-            one_gpu(path)
+            (other_system if o.others else one_gpu)(path)
+            torch.cuda.empty_cache()
     if R > 1:
         torch.distributed.destroy_process_group()
 
 
 if __name__ == "__main__":
-    ahead.install()
     main()

@@ -4,24 +4,12 @@ that the same programs judge and time all kernels.
 Book: chapter 19.
 
     python3 tests/kcp_check.py others:flash_kda_chunk_kda --stage 08 --as fla --device cuda
-    python3 bench/peers/others.py FILE.tsv...
+    python3 bench/peers/fla_ops.py --others FILE.tsv...
 
-FILE.tsv has kcp-bench's rows of one case. If a package is not installed or does not support a
-case, the program prints one line. If a kernel does not compute gate, norm or sigmoid, PyTorch
-computes them before the call. In rows with "ready inputs" this computation is not timed.
+If a kernel does not compute gate, norm or sigmoid, PyTorch computes them before the call.
 """
-import sys
-
-import common
-
-try:
-    import torch
-    import torch.nn.functional as F
-except ImportError as e:
-    if __name__ != "__main__":
-        raise
-    print(f"others.py: {common.IDLE} ({e}): nothing was timed")
-    sys.exit(0)
+import torch
+import torch.nn.functional as F
 
 
 def unit(x):
@@ -96,64 +84,5 @@ def flash_qla_chunk_gated_delta_rule(q, k, v, g, beta, scale=None, initial_state
         cu_seqlens=cu_seqlens, state_v_first=bool(o.get("state_v_first")))
 
 
-# ---- times the kernels, and appends rows to kcp-bench's files
-
-def timed(case, x, name, f, peer):
-    """Returns a row for a forward that includes gates and norms, then rows for forward and
-    backward on gates and norms that PyTorch computed before the call."""
-    more = dict(scale=x["scale"], use_qk_l2norm_in_kernel=True, A_log=x["A_log"],
-                use_gate_in_kernel=True, use_beta_sigmoid_in_kernel=True,
-                dt_bias=x["dt_bias"], output_final_state=True,
-                cu_seqlens=x.get("cu"), state_v_first=True)
-    if case["model"] == "kda":
-        more["lower_bound"] = -5.0
-    tokens = [x[n] for n in ("q", "k", "v", "g", "beta")]
-    us = common.time_inference(torch, lambda: f(*tokens, **more, initial_state=x["h0"]),
-                               iters=60)
-    rows = [common.row("08_forward", name, 0, us, peer)]
-    with torch.no_grad():
-        g, beta, q, k = ready(x["g"], x["beta"], x["q"], x["k"], more)
-    left = {n: t for n, t in more.items()
-            if not n.startswith(("use_", "A_", "dt_", "lower"))}
-    learned = [t.detach().requires_grad_() for t in (q, k, x["v"], g, beta, x["h0"])]
-
-    def call():
-        return f(*learned[:5], **left, initial_state=learned[5])
-    try:
-        us = common.time_passes(torch, call, x, learned, 5, 30)
-    except NotImplementedError as e:
-        print(f"others.py: {name}: no backward timed: {e}")
-        return rows
-    return rows + [
-        common.row("08_forward", name + ", ready inputs, kept", 0, us[0], peer),
-        common.row("13_backward", name + ", ready inputs", 0, us[1], peer)]
-
-
-PEERS = {"kda": ("flashkda", flash_kda_chunk_kda, "FlashKDA"),
-         "gdn": ("flash_qla", flash_qla_chunk_gated_delta_rule, "flash-qla")}
-
-
-def main(files):
-    if not files:
-        sys.exit("others.py: found no file, expected FILE.tsv...")
-    if not torch.cuda.is_available():
-        print(f"others.py: {common.IDLE}: nothing was timed")
-        return
-    for path in files:
-        case = common.head(path)
-        x = common.inputs(torch, case, case["T"], 1)
-        name, f, package = PEERS[case["model"]]
-        try:
-            rows = timed(case, x, name, f, common.version(package))
-        except Exception as e:              # any error of a package: report it and go on
-            print(f"others.py: {path}: {name}: not timed: {e!r}"[:400])
-            rows = []
-        for r in rows:
-            common.print_row(r)
-        common.append(path, [{**case, **r} for r in rows])
-        del x
-        torch.cuda.empty_cache()
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])
+KERNELS = {"kda": (flash_kda_chunk_kda, "FlashKDA"),
+           "gdn": (flash_qla_chunk_gated_delta_rule, "flash-qla")}
