@@ -3,7 +3,7 @@
 
 Book: chapter 18.
 
-    kcp_proxy.py BUILD [--plant | --print]     after make has compiled the PTX
+    kcp_proxy.py BUILD [--plant]     after make has compiled the PTX
 
 wgmma and the copy engine access shared memory through the async proxy, threads through the
 generic proxy. A thread that has written, or has initialized an mbarrier, must execute
@@ -18,7 +18,7 @@ reported as a second place, because a warpgroup passes a barrier before wgmma.
 threads_alone.tsv lists pairs that are correct, because only threads read the written
 bytes. The exit status is 1 if a pair is not in that list, or a line of the list is not
 found. --plant removes one fence at a time in a copy of the tree. Each removal must give
-a new pair, except the removals counted in UNSEEN. --print prints the pairs.
+a new pair, except the removals counted in UNSEEN.
 """
 import argparse
 import glob
@@ -233,16 +233,12 @@ def main():
     take = argparse.ArgumentParser(prog="kcp_proxy.py")
     take.add_argument("build")
     take.add_argument("--plant", action="store_true")
-    take.add_argument("--print", action="store_true")
     o = take.parse_args()
     files = objects_of(o.build)
     if not files:
         print(f"kcp_proxy.py: no PTX in {o.build} (no nvcc): nothing was read")
         return 0
     found = pairs(".", files)
-    if o.print:
-        print(*sorted(found), sep="\n")
-        return 0
     with open(LIST, encoding="utf-8") as f:
         known = {"\t".join(line.split("\t")[:4]) for line in f if not line.startswith("#")}
     for pair in sorted(found - known):
