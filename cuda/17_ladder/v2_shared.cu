@@ -107,11 +107,8 @@ static __global__ __launch_bounds__(DIM, 1) void ladder(const struct kcp_ladder 
 int v2_ladder(void *args)
 {
     const struct kcp_ladder *a = (const struct kcp_ladder *)args;
-    const int bytes = sizeof(struct tiles);
     if (!ladder_takes(a)) return KCP_NA;
-    cudaFuncSetAttribute(ladder, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-    if (a->NS) ladder<<<dim3(a->NS, a->HV), DIM, bytes, a->stream>>>(*a);
-    return launched();
+    return launch_rung(a, ladder, DIM, sizeof(struct tiles));
 }
 
 KCP_VARIANT(ladder_v2_shared) = {

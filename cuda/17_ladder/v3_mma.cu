@@ -11,17 +11,6 @@ struct tiles {
     bf16 w[CHUNK][DIM], kg[CHUNK][DIM];
 };
 
-static __device__ void load_rows(bf16 (*to)[DIM], const bf16 *from, int64_t stride,
-                                 int len)
-{
-    for (int at = threadIdx.x; at < CHUNK * DIM / 8; at += 2 * DIM) {
-        const int row = at / 16, column = at % 16 * 8;
-        uint4 q = make_uint4(0, 0, 0, 0);
-        if (row < len) q = *(const uint4 *)(from + row * stride + column);
-        *(uint4 *)&to[row][column] = q;
-    }
-}
-
 // Computes y^T [16,64] = S^T w^T. Operand B has one column per token and one row per
 // channel. The two channels that a lane needs are adjacent in the token's row of w.
 static __device__ __forceinline__ void times_w(float (*y)[4], const float (*S)[4],
@@ -96,8 +85,8 @@ static __global__ __launch_bounds__(2 * DIM, 1) void ladder(const struct kcp_lad
         const struct token_range z = chunk_tokens(a, s, c);
         const float *decay = (const float *)a.decay + ((int64_t)c * a.HV + n) * DIM;
         float x[CHUNK / 8][4] = {};
-        load_rows(m.w, in<bf16>(a.w, z.t, a.HV, n, DIM), ld, z.len);
-        load_rows(m.kg, in<bf16>(a.kg, z.t, a.HV, n, DIM), ld, z.len);
+        load_bf16_rows(m.w, in<bf16>(a.w, z.t, a.HV, n, DIM), ld, z.len);
+        load_bf16_rows(m.kg, in<bf16>(a.kg, z.t, a.HV, n, DIM), ld, z.len);
         __syncthreads();
 
         times_w(x, S, m.w);
@@ -117,8 +106,7 @@ int v3_ladder(void *args)
 {
     const struct kcp_ladder *a = (const struct kcp_ladder *)args;
     if (!ladder_takes(a)) return KCP_NA;
-    if (a->NS) ladder<<<dim3(a->NS, a->HV), 2 * DIM, 0, a->stream>>>(*a);
-    return launched();
+    return launch_rung(a, ladder, 2 * DIM, 0);
 }
 
 KCP_VARIANT(ladder_v3_mma) = {

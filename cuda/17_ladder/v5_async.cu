@@ -28,59 +28,6 @@ static __device__ void async_rows(bf16 (*to)[DIM], const bf16 *from, int64_t str
     }
 }
 
-//> load-stage
-// Loads chunk c of stretch s (a token range of one sequence), if this chunk exists.
-// Commits a group even without copies, so that each cp_async_wait<STAGES - 2> waits for
-// one more chunk.
-static __device__ void load_stage(const struct kcp_ladder &a, int s, int n, int c,
-                                  struct stage *to)
-{
-    const int64_t ld = (int64_t)a.HV * DIM;
-    if (c < ((const int *)a.cn)[s + 1]) {
-        const struct token_range z = chunk_tokens(a, s, c);
-        const float *decay = (const float *)a.decay + ((int64_t)c * a.HV + n) * DIM;
-        async_rows(to->w, in<bf16>(a.w, z.t, a.HV, n, DIM), ld, z.len);
-        async_rows(to->kg, in<bf16>(a.kg, z.t, a.HV, n, DIM), ld, z.len);
-        async_rows(to->u, in<bf16>(a.u, z.t, a.HV, n, DIM), ld, z.len);
-        if (threadIdx.x < DIM / 4)
-            cp_async_16(to->decay + 4 * threadIdx.x, decay + 4 * threadIdx.x, 1);
-    }
-    cp_async_commit();
-}
-//< load-stage
-
-static __device__ __forceinline__ void times_w(float (*y)[4], const float (*S)[4],
-                                               const bf16 *w)
-{
-    const bf16 *row = w + ldmatrix_offset_b(threadIdx.x % 32, DIM);
-    #pragma unroll
-    for (int i = 0; i < DIM / 16; i++) {
-        uint32_t a[4], b[4];
-        pack_a(a, S + 2 * i);
-        #pragma unroll
-        for (int c = 0; c < CHUNK / 16; c++) {
-            ldmatrix_x4(b, row + c * 16 * DIM + i * 16);
-            mma_m16n16k16(y + 2 * c, a, b);
-        }
-    }
-}
-
-static __device__ __forceinline__ void add_kg(float (*S)[4], const float (*x)[4],
-                                              const bf16 *kg)
-{
-    const bf16 *row = kg + ldmatrix_offset_a(threadIdx.x % 32, DIM);
-    #pragma unroll
-    for (int c = 0; c < CHUNK / 16; c++) {
-        uint32_t a[4], b[4];
-        pack_a(a, x + 2 * c);
-        #pragma unroll
-        for (int i = 0; i < DIM / 16; i++) {
-            ldmatrix_x4_trans(b, row + c * 16 * DIM + i * 16);
-            mma_m16n16k16(S + 2 * i, a, b);
-        }
-    }
-}
-
 static __global__ __launch_bounds__(2 * DIM, 1) void ladder(const struct kcp_ladder a)
 {
     extern __shared__ __align__(128) unsigned char shared[];
@@ -101,13 +48,13 @@ static __global__ __launch_bounds__(2 * DIM, 1) void ladder(const struct kcp_lad
         __syncthreads();
         load_stage(a, s, n, c + STAGES - 1, stages + (i + STAGES - 1) % STAGES);
 
-        times_w(y, S, m->w[0]);
+        ldmatrix_times_w(y, S, m->w[0]);
         from_rows(x, m->u[0] + v, DIM);
         #pragma unroll
         for (int j = 0; j < CHUNK / 2; j++) x[j / 4][j % 4] -= y[j / 4][j % 4];
         store_rows<CHUNK / 8>(out<bf16>(a.v_new, z.t, a.HV, n, DIM) + v, ld, z.len, x);
         scale_columns<DIM / 8>(S, m->decay);
-        add_kg(S, x, m->kg[0]);
+        ldmatrix_add_kg(S, x, m->kg[0]);
     }
     store_state<DIM>((float *)a.h_out + state, 1, DIM, S);
 }
@@ -115,11 +62,8 @@ static __global__ __launch_bounds__(2 * DIM, 1) void ladder(const struct kcp_lad
 int v5_ladder(void *args)
 {
     const struct kcp_ladder *a = (const struct kcp_ladder *)args;
-    const int bytes = STAGES * sizeof(struct stage);
     if (!ladder_takes(a)) return KCP_NA;
-    cudaFuncSetAttribute(ladder, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-    if (a->NS) ladder<<<dim3(a->NS, a->HV), 2 * DIM, bytes, a->stream>>>(*a);
-    return launched();
+    return launch_rung(a, ladder, 2 * DIM, STAGES * sizeof(struct stage));
 }
 
 KCP_VARIANT(ladder_v5_async) = {

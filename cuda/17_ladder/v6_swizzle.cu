@@ -36,22 +36,6 @@ static __device__ void async_rows(bf16 *to, const bf16 *from, int64_t stride, in
     }
 }
 
-static __device__ void load_stage(const struct kcp_ladder &a, int s, int n, int c,
-                                  struct stage *to)
-{
-    const int64_t ld = (int64_t)a.HV * DIM;
-    if (c < ((const int *)a.cn)[s + 1]) {
-        const struct token_range z = chunk_tokens(a, s, c);
-        const float *decay = (const float *)a.decay + ((int64_t)c * a.HV + n) * DIM;
-        async_rows(to->w, in<bf16>(a.w, z.t, a.HV, n, DIM), ld, z.len);
-        async_rows(to->kg, in<bf16>(a.kg, z.t, a.HV, n, DIM), ld, z.len);
-        async_rows(to->u, in<bf16>(a.u, z.t, a.HV, n, DIM), ld, z.len);
-        if (threadIdx.x < DIM / 4)
-            cp_async_16(to->decay + 4 * threadIdx.x, decay + 4 * threadIdx.x, 1);
-    }
-    cp_async_commit();
-}
-
 //> swizzled-products
 // In times_w, lanes load rows and 16-byte pieces in the order of ldmatrix_offset_b. In
 // add_kg, lanes use the order of ldmatrix_offset_a. `piece_at` applies the swizzle.
@@ -140,11 +124,8 @@ static __global__ __launch_bounds__(2 * DIM, 1) void ladder(const struct kcp_lad
 int v6_ladder(void *args)
 {
     const struct kcp_ladder *a = (const struct kcp_ladder *)args;
-    const int bytes = STAGES * sizeof(struct stage);
     if (!ladder_takes(a)) return KCP_NA;
-    cudaFuncSetAttribute(ladder, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-    if (a->NS) ladder<<<dim3(a->NS, a->HV), 2 * DIM, bytes, a->stream>>>(*a);
-    return launched();
+    return launch_rung(a, ladder, 2 * DIM, STAGES * sizeof(struct stage));
 }
 
 KCP_VARIANT(ladder_v6_swizzle) = {

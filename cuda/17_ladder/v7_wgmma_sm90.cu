@@ -1,7 +1,6 @@
 // v7_wgmma_sm90.cu -- rung 7: wgmma reads operand B directly from shared memory.
 // Book: chapter 17, "A warpgroup".
-#include "ladder.cuh"
-#include "cuda/tile/warpgroup_scan.cuh"
+#include "ladder_wgmma.cuh"
 
 // Bound: the sequential products. `w` and `kg` are read once per 64 columns instead of
 // once per 16: 64 KiB per chunk, 512 cycles, half of the time of the products. The
@@ -42,39 +41,6 @@ static __device__ void load_stage(const struct kcp_ladder &a, int s, int n, int 
     cp_async_commit();
 }
 
-//> wgmma-products
-// Issues y^T [64,64] = S^T w^T. Rows of w are columns of B, 16 channels per step.
-static __device__ __forceinline__ void times_w(float (*y)[4], uint32_t (*a)[4],
-                                               const float (*S)[4], const bf16 *w)
-{
-    #pragma unroll
-    for (int i = 0; i < DIM / 16; i++) pack_a(a[i], S + 2 * i);
-    wgmma_fence();
-    #pragma unroll
-    for (int i = 0; i < DIM / 16; i++)
-        wgmma_m64n64k16_rs<0>(y, a[i],
-                              smem_desc_k_major(w) + i / 4 * DESC_NEXT_TILE
-                                  + i % 4 * DESC_STEP_K_MAJOR, i);
-    wgmma_commit();
-}
-
-// Computes S^T [64,128] += x^T kg. Rows of kg are rows of B, 16 tokens per step.
-static __device__ __forceinline__ void add_kg(float (*S)[4], uint32_t (*a)[4],
-                                              const float (*x)[4], const bf16 *kg)
-{
-    #pragma unroll
-    for (int c = 0; c < CHUNK / 16; c++) pack_a(a[c], x + 2 * c);
-    wgmma_fence();
-    #pragma unroll
-    for (int c = 0; c < CHUNK / 16; c++)
-        wgmma_m64n128k16_rs<1>(S, a[c],
-                               smem_desc_mn_major(kg) + c * DESC_STEP_MN_MAJOR);
-    wgmma_commit();
-    wgmma_wait<0>();
-    fence_operand<DIM / 8>(S);
-}
-//< wgmma-products
-
 static __global__ __launch_bounds__(256, 1) void ladder(const struct kcp_ladder a)
 {
     extern __shared__ __align__(1024) unsigned char shared[];
@@ -98,7 +64,7 @@ static __global__ __launch_bounds__(256, 1) void ladder(const struct kcp_ladder 
         __syncthreads();
         load_stage(a, s, n, c + STAGES - 1, m, (i + STAGES - 1) % STAGES);
 
-        times_w(y, p, S, t->w);
+        wgmma_times_w(y, p, S, t->w);
         ldmatrix_swizzled(x, t->u + half * SWIZZLE128_TILE);
         wgmma_wait<0>();
         fence_operand<CHUNK / 8>(y);
@@ -106,7 +72,9 @@ static __global__ __launch_bounds__(256, 1) void ladder(const struct kcp_ladder 
         for (int j = 0; j < CHUNK / 2; j++) x[j / 4][j % 4] -= y[j / 4][j % 4];
         store_rows<CHUNK / 8>(out<bf16>(a.v_new, z.t, a.HV, n, DIM) + v, ld, z.len, x);
         scale_columns<DIM / 8>(S, m->decay[at]);
-        add_kg(S, p, x, t->kg);
+        wgmma_add_kg(S, p, x, t->kg);
+        wgmma_wait<0>();
+        fence_operand<DIM / 8>(S);
     }
     store_state<DIM>((float *)a.h_out + state, 1, DIM, S);
 }
@@ -114,11 +82,8 @@ static __global__ __launch_bounds__(256, 1) void ladder(const struct kcp_ladder 
 int v7_ladder(void *args)
 {
     const struct kcp_ladder *a = (const struct kcp_ladder *)args;
-    const int bytes = sizeof(struct stages);
     if (!ladder_takes(a) || !device_is_sm90()) return KCP_NA;
-    cudaFuncSetAttribute(ladder, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-    if (a->NS) ladder<<<dim3(a->NS, a->HV), 256, bytes, a->stream>>>(*a);
-    return launched();
+    return launch_rung(a, ladder, 256, sizeof(struct stages));
 }
 
 KCP_VARIANT(ladder_v7_wgmma) = {

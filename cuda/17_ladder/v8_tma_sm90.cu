@@ -1,6 +1,6 @@
 // v8_tma_sm90.cu -- rung 8: one thread copies by TMA, two warpgroups compute.
 // Book: chapter 17, "Warps with roles".
-#include "ladder.cuh"
+#include "ladder_wgmma.cuh"
 #include "cuda/tile/setmaxnreg.cuh"
 #include "cuda/tile/tma.cuh"
 #include "cuda/tile/warpgroup_store.cuh"
@@ -51,33 +51,6 @@ static __device__ void producer_warp(const struct kcp_ladder &a,
 }
 //< producer
 
-static __device__ __forceinline__ void times_w(float (*y)[4], uint32_t (*a)[4],
-                                               const float (*S)[4], const bf16 *w)
-{
-    #pragma unroll
-    for (int i = 0; i < DIM / 16; i++) pack_a(a[i], S + 2 * i);
-    wgmma_fence();
-    #pragma unroll
-    for (int i = 0; i < DIM / 16; i++)
-        wgmma_m64n64k16_rs<0>(y, a[i],
-                              smem_desc_k_major(w) + i / 4 * DESC_NEXT_TILE
-                                  + i % 4 * DESC_STEP_K_MAJOR, i);
-    wgmma_commit();
-}
-
-static __device__ __forceinline__ void add_kg(float (*S)[4], uint32_t (*a)[4],
-                                              const float (*x)[4], const bf16 *kg)
-{
-    #pragma unroll
-    for (int c = 0; c < CHUNK / 16; c++) pack_a(a[c], x + 2 * c);
-    wgmma_fence();
-    #pragma unroll
-    for (int c = 0; c < CHUNK / 16; c++)
-        wgmma_m64n128k16_rs<1>(S, a[c],
-                               smem_desc_mn_major(kg) + c * DESC_STEP_MN_MAJOR);
-    wgmma_commit();
-}
-
 // Computes x^T = u^T - y^T. A copy always loads 64 rows. Rows past the end of the
 // stretch (a token range) are set to 0 in x, because they belong to another stretch.
 static __device__ __forceinline__ void subtract(float (*x)[4], const float (*y)[4],
@@ -112,13 +85,13 @@ static __device__ void consumer_warpgroup(const struct kcp_ladder &a, int s, int
         uint32_t p[DIM / 16][4];
         mbarrier_wait(&m->full[at], i / STAGES);
 
-        times_w(y, p, S, m->at[at].w);
+        wgmma_times_w(y, p, S, m->at[at].w);
         ldmatrix_swizzled(x, u);
         wgmma_wait<0>();
         fence_operand<CHUNK / 8>(y);
         subtract(x, y, z.len);
         scale_columns<DIM / 8>(S, m->decay[at]);
-        add_kg(S, p, x, m->at[at].kg);
+        wgmma_add_kg(S, p, x, m->at[at].kg);
 
         stmatrix_swizzled<CHUNK / 8>(u, x);
         warpgroup_sync();
