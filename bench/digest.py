@@ -114,7 +114,10 @@ def print_variants(build, also):
         if not os.path.exists(source):
             continue
         with open(source, encoding="utf-8") as f:
-            records = re.findall(r'KCP_VARIANT\(\w+\)\s*=\s*{\s*"(\w+)",\s*"(\w+)"', f.read())
+            text = f.read()
+        records = re.findall(r'KCP_VARIANT\(\w+\)\s*=\s*{\s*"(\w+)",\s*"(\w+)"', text)
+        for stage, variant in re.findall(r'VARIANT_PAIR\(\w+,\s*"(\w+)",\s*"(\w+)"', text):
+            records += [(stage, variant), (stage, variant + "_f32")]
         parts = reached(objects, o) if records else []
         old = any(is_old(part.path) for part in parts)
         digest = "-" if old else of_set(h for part in parts for h in part.functions)

@@ -30,7 +30,7 @@ set["counters"] && /^\/\/ Bound:/ { answers = 1 }         # the student names th
 answers && /^\/\// && !/^\/\/[<>]/ { next }
 { answers = 0 }
 /^KCP_VARIANT/ { record = 1 }
-record { if (/};/) record = 0; next }
+record { if (/};|\);$/) record = 0; next }
 kernel && set["fn"] {
     sub(/#include "\.\.\//, "#include \"")
     gsub(set["fn"], "lab_" substr(set["fn"], 4))

@@ -213,11 +213,6 @@ static int step_v1_adjoint_run(void *args)
     return launched();
 }
 
-KCP_VARIANT(step_v1_adjoint) = {
-    "01_step", "v1_adjoint", "one block per head, states stored every 64 tokens",
-    KCP_BF16, KCP_DEVICE, "backward; K, V up to 256", step_v1_adjoint_run<bf16>,
-    step_v1_adjoint_work };
-KCP_VARIANT(step_v1_adjoint_f32) = {
-    "01_step", "v1_adjoint_f32", "one block per head, states stored every 64 tokens",
-    KCP_F32, KCP_DEVICE, "backward; K, V up to 256", step_v1_adjoint_run<float>,
-    step_v1_adjoint_work };
+KCP_VARIANT_PAIR(step_v1_adjoint, "01_step", "v1_adjoint",
+    "one block per head, states stored every 64 tokens", "backward; K, V up to 256",
+    step_v1_adjoint_run<X>, step_v1_adjoint_work);

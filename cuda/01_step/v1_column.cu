@@ -61,9 +61,6 @@ static int step_v1_column_run(void *args)
     return launched();
 }
 
-KCP_VARIANT(step_v1_column) = {
-    "01_step", "v1_column", "one block per head, one thread per column of S",
-    KCP_BF16, KCP_DEVICE, "forward; K, V up to 256", step_v1_column_run<bf16>, NULL };
-KCP_VARIANT(step_v1_column_f32) = {
-    "01_step", "v1_column_f32", "one block per head, one thread per column of S",
-    KCP_F32, KCP_DEVICE, "forward; K, V up to 256", step_v1_column_run<float>, NULL };
+KCP_VARIANT_PAIR(step_v1_column, "01_step", "v1_column",
+    "one block per head, one thread per column of S", "forward; K, V up to 256",
+    step_v1_column_run<X>);

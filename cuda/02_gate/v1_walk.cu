@@ -242,11 +242,6 @@ int v1_gate(void *args)
     return launched();
 }
 
-KCP_VARIANT(gate_v1_walk) = {
-    "02_gate", "v1_walk", "norm: a warp per row; gate: a thread per channel",
-    KCP_BF16, KCP_DEVICE, "K up to 256", v1_gate<bf16>,
-    v1_gate_work, 1 };
-KCP_VARIANT(gate_v1_walk_f32) = {
-    "02_gate", "v1_walk_f32", "norm: a warp per row; gate: a thread per channel",
-    KCP_F32, KCP_DEVICE, "K up to 256", v1_gate<float>,
-    v1_gate_work, 1 };
+KCP_VARIANT_PAIR(gate_v1_walk, "02_gate", "v1_walk",
+    "norm: a warp per row; gate: a thread per channel", "K up to 256", v1_gate<X>,
+    v1_gate_work, 1);

@@ -123,9 +123,6 @@ int v1_wy(void *args)
     return launched();
 }
 
-KCP_VARIANT(wy_v1_pairs) = {
-    "03_wy", "v1_pairs", "one block per chunk and head, one thread per pair",
-    KCP_BF16, KCP_DEVICE, "K, V up to 256, C up to 64", v1_wy<bf16>, NULL };
-KCP_VARIANT(wy_v1_pairs_f32) = {
-    "03_wy", "v1_pairs_f32", "one block per chunk and head, one thread per pair",
-    KCP_F32, KCP_DEVICE, "K, V up to 256, C up to 64", v1_wy<float>, NULL };
+KCP_VARIANT_PAIR(wy_v1_pairs, "03_wy", "v1_pairs",
+    "one block per chunk and head, one thread per pair", "K, V up to 256, C up to 64",
+    v1_wy<X>);

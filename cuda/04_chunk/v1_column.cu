@@ -58,10 +58,6 @@ int v1_chunk(void *args)
     return launched();
 }
 
-KCP_VARIANT(chunk_v1_column) = {
-    "04_chunk", "v1_column", "one block per stretch and head, one thread per column",
-    KCP_BF16, KCP_DEVICE, "K, V up to 256, C up to 64", v1_chunk<bf16>, NULL };
-KCP_VARIANT(chunk_v1_column_f32) = {
-    "04_chunk", "v1_column_f32",
+KCP_VARIANT_PAIR(chunk_v1_column, "04_chunk", "v1_column",
     "one block per stretch and head, one thread per column",
-    KCP_F32, KCP_DEVICE, "K, V up to 256, C up to 64", v1_chunk<float>, NULL };
+    "K, V up to 256, C up to 64", v1_chunk<X>);

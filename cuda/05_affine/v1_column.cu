@@ -52,9 +52,5 @@ int v1_affine(void *args)
     return launched();
 }
 
-KCP_VARIANT(affine_v1_column) = {
-    "05_affine", "v1_column", "one thread per column of [h_ext | M]",
-    KCP_BF16, KCP_DEVICE, "K, V up to 256, C up to 64", v1_affine<bf16>, NULL };
-KCP_VARIANT(affine_v1_column_f32) = {
-    "05_affine", "v1_column_f32", "one thread per column of [h_ext | M]",
-    KCP_F32, KCP_DEVICE, "K, V up to 256, C up to 64", v1_affine<float>, NULL };
+KCP_VARIANT_PAIR(affine_v1_column, "05_affine", "v1_column",
+    "one thread per column of [h_ext | M]", "K, V up to 256, C up to 64", v1_affine<X>);

@@ -36,9 +36,6 @@ static int merge_v1_column_run(void *args)
     return launched();
 }
 
-KCP_VARIANT(merge_v1_column) = {
-    "07_merge", "v1_column", "one block per head, one thread per column of S",
-    KCP_BF16, KCP_DEVICE, "K, V up to 256", merge_v1_column_run, NULL };
-KCP_VARIANT(merge_v1_column_f32) = {
-    "07_merge", "v1_column_f32", "one block per head, one thread per column of S",
-    KCP_F32, KCP_DEVICE, "K, V up to 256", merge_v1_column_run, NULL };
+KCP_VARIANT_PAIR(merge_v1_column, "07_merge", "v1_column",
+    "one block per head, one thread per column of S", "K, V up to 256",
+    merge_v1_column_run);

@@ -73,11 +73,6 @@ static int merge_v2_group_run(void *args)
                          a->stream, *a);
 }
 
-KCP_VARIANT(merge_v2_group) = {
-    "07_merge", "v2_group_sm90", "warpgroups: fp32 in three bf16 pieces, six products",
-    KCP_BF16, KCP_DEVICE, "K 128, V a multiple of 64; sm_90a", merge_v2_group_run,
-    NULL };
-KCP_VARIANT(merge_v2_group_f32) = {
-    "07_merge", "v2_group_sm90_f32", "warpgroups: fp32 in three bf16 pieces",
-    KCP_F32, KCP_DEVICE, "K 128, V a multiple of 64; sm_90a", merge_v2_group_run,
-    NULL };
+KCP_VARIANT_PAIR(merge_v2_group, "07_merge", "v2_group_sm90",
+    "warpgroups: fp32 in three bf16 pieces, six products",
+    "K 128, V a multiple of 64; sm_90a", merge_v2_group_run);

@@ -92,11 +92,6 @@ int v1_chunk_backward(void *args)
     return launched();
 }
 
-KCP_VARIANT(chunk_backward_v1_column) = {
-    "09_chunk_backward", "v1_column",
+KCP_VARIANT_PAIR(chunk_backward_v1_column, "09_chunk_backward", "v1_column",
     "one thread per pair, then one thread per column of dS",
-    KCP_BF16, KCP_DEVICE, "K, V up to 256, C up to 64", v1_chunk_backward<bf16>, NULL };
-KCP_VARIANT(chunk_backward_v1_column_f32) = {
-    "09_chunk_backward", "v1_column_f32",
-    "one thread per pair, then one thread per column of dS",
-    KCP_F32, KCP_DEVICE, "K, V up to 256, C up to 64", v1_chunk_backward<float>, NULL };
+    "K, V up to 256, C up to 64", v1_chunk_backward<X>);

@@ -243,13 +243,6 @@ int v1_wy_backward(void *args)
     return launched();
 }
 
-KCP_VARIANT(wy_backward_v1_column) = {
-    "10_wy_backward", "v1_column",
+KCP_VARIANT_PAIR(wy_backward_v1_column, "10_wy_backward", "v1_column",
     "one block per chunk and query/key head, one thread per column",
-    KCP_BF16, KCP_DEVICE, "K, V up to 256, C up to 64", v1_wy_backward<bf16>,
-    v1_wy_backward_work };
-KCP_VARIANT(wy_backward_v1_column_f32) = {
-    "10_wy_backward", "v1_column_f32",
-    "one block per chunk and query/key head, one thread per column",
-    KCP_F32, KCP_DEVICE, "K, V up to 256, C up to 64", v1_wy_backward<float>,
-    v1_wy_backward_work };
+    "K, V up to 256, C up to 64", v1_wy_backward<X>, v1_wy_backward_work);

@@ -65,9 +65,6 @@ int v1_merge_backward(void *args)
     return launched();
 }
 
-KCP_VARIANT(merge_backward_v1_column) = {
-    "11_merge_backward", "v1_column", "one thread per column of [dh_ext | N]",
-    KCP_BF16, KCP_DEVICE, "K, V up to 256, C up to 64", v1_merge_backward<bf16>, NULL };
-KCP_VARIANT(merge_backward_v1_column_f32) = {
-    "11_merge_backward", "v1_column_f32", "one thread per column of [dh_ext | N]",
-    KCP_F32, KCP_DEVICE, "K, V up to 256, C up to 64", v1_merge_backward<float>, NULL };
+KCP_VARIANT_PAIR(merge_backward_v1_column, "11_merge_backward", "v1_column",
+    "one thread per column of [dh_ext | N]", "K, V up to 256, C up to 64",
+    v1_merge_backward<X>);

@@ -25,8 +25,5 @@ static int h0_v1_copy_run(void *args)
     return launched();
 }
 
-KCP_VARIANT(h0_v1_copy) = { "12_h0",    "v1_copy",   "copies on the stream", KCP_BF16,
-                            KCP_DEVICE, "any shape", h0_v1_copy_run,         NULL };
-KCP_VARIANT(h0_v1_copy_f32) = { "12_h0",        "v1_copy_f32", "copies on the stream",
-                                KCP_F32,        KCP_DEVICE,    "any shape",
-                                h0_v1_copy_run, NULL };
+KCP_VARIANT_PAIR(h0_v1_copy, "12_h0", "v1_copy", "copies on the stream", "any shape",
+    h0_v1_copy_run);

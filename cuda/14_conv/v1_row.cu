@@ -277,9 +277,6 @@ static int conv_v1_row_run(void *args)
     return has_states(&x.st) ? all_stretches<X, 1>(&x) : all_stretches<X, 0>(&x);
 }
 
-KCP_VARIANT(conv_v1_row) = {
-    "14_conv", "v1_row", "one thread per token and channel, one launch per stretch",
-    KCP_BF16, KCP_DEVICE, "any shape", conv_v1_row_run<bf16>, conv_v1_row_work<bf16> };
-KCP_VARIANT(conv_v1_row_f32) = {
-    "14_conv", "v1_row_f32", "one thread per token and channel, one launch per stretch",
-    KCP_F32, KCP_DEVICE, "any shape", conv_v1_row_run<float>, conv_v1_row_work<float> };
+KCP_VARIANT_PAIR(conv_v1_row, "14_conv", "v1_row",
+    "one thread per token and channel, one launch per stretch", "any shape",
+    conv_v1_row_run<X>, conv_v1_row_work<X>);

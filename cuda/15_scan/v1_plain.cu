@@ -50,23 +50,7 @@ static int plain(const struct product *x, struct CUstream_st *stream)
 static const struct scan_kernel kernel = { { "v1_plain", "v1_plain_f32" }, plain,
                                            { 256, 7500, 0.03f } };
 
-template <class X>
-static int scan_v1_plain_run(void *args)
-{
-    return scan_run<X>(args, kernel);
-}
-
-template <class X>
-static size_t scan_v1_plain_work(const void *args)
-{
-    return scan_work<X>(args, kernel);
-}
-
-KCP_VARIANT(scan_v1_plain) = {
-    "15_scan", "v1_plain", "three passes per tile; fp32, one thread per column",
-    KCP_BF16, KCP_DEVICE, "K, V up to 256", scan_v1_plain_run<bf16>,
-    scan_v1_plain_work<bf16> };
-KCP_VARIANT(scan_v1_plain_f32) = {
-    "15_scan", "v1_plain_f32", "three passes per tile; fp32, one thread per column",
-    KCP_F32, KCP_DEVICE, "K, V up to 256", scan_v1_plain_run<float>,
-    scan_v1_plain_work<float> };
+KCP_VARIANT_PAIR(scan_v1_plain, "15_scan", "v1_plain",
+    "three passes per tile; fp32, one thread per column", "K, V up to 256",
+    [](void *args) { return scan_run<X>(args, kernel); },
+    [](const void *args) { return scan_work<X>(args, kernel); });

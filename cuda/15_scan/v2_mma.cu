@@ -137,23 +137,7 @@ static int tensor_cores(const struct product *x, struct CUstream_st *stream)
 static const struct scan_kernel kernel = { { "v2_mma", "v2_mma_f32" }, tensor_cores,
                                            { 315, 10500, 0.015f } };
 
-template <class X>
-static int scan_v2_mma_run(void *args)
-{
-    return scan_run<X>(args, kernel);
-}
-
-template <class X>
-static size_t scan_v2_mma_work(const void *args)
-{
-    return scan_work<X>(args, kernel);
-}
-
-KCP_VARIANT(scan_v2_mma) = {
-    "15_scan", "v2_mma", "tensor cores: three tf32 products per fp32 product",
-    KCP_BF16, KCP_DEVICE, "K and V of 64 or 128", scan_v2_mma_run<bf16>,
-    scan_v2_mma_work<bf16> };
-KCP_VARIANT(scan_v2_mma_f32) = {
-    "15_scan", "v2_mma_f32", "tensor cores: three tf32 products per fp32 product",
-    KCP_F32, KCP_DEVICE, "K and V of 64 or 128", scan_v2_mma_run<float>,
-    scan_v2_mma_work<float> };
+KCP_VARIANT_PAIR(scan_v2_mma, "15_scan", "v2_mma",
+    "tensor cores: three tf32 products per fp32 product", "K and V of 64 or 128",
+    [](void *args) { return scan_run<X>(args, kernel); },
+    [](const void *args) { return scan_work<X>(args, kernel); });

@@ -36,25 +36,12 @@ static struct engine v1_engine(const void *args)
              NULL, NULL };
 }
 
-template <class X>
-static int family_v1_stages_run(void *args)
-{
-    return family_run<X>((const struct kcp_family *)args, v1_engine<X>(args));
-}
-
-template <class X>
-static size_t family_v1_stages_work(const void *args)
-{
-    return family_work<X>((const struct kcp_family *)args, v1_engine<X>(args));
-}
-
-KCP_VARIANT(family_v1_stages) = {
-    "16_family", "v1_stages",
+KCP_VARIANT_PAIR(family_v1_stages, "16_family", "v1_stages",
     "writes the model as rows of KDA, then runs KDA's v1 kernels on them",
-    KCP_BF16, KCP_DEVICE, "K, V up to 256", family_v1_stages_run<bf16>,
-    family_v1_stages_work<bf16> };
-KCP_VARIANT(family_v1_stages_f32) = {
-    "16_family", "v1_stages_f32",
-    "writes the model as rows of KDA, then runs KDA's v1 kernels on them",
-    KCP_F32, KCP_DEVICE, "K, V up to 256", family_v1_stages_run<float>,
-    family_v1_stages_work<float> };
+    "K, V up to 256",
+    [](void *args) {
+        return family_run<X>((const struct kcp_family *)args, v1_engine<X>(args));
+    },
+    [](const void *args) {
+        return family_work<X>((const struct kcp_family *)args, v1_engine<X>(args));
+    });

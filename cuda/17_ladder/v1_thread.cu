@@ -46,9 +46,5 @@ int v1_ladder(void *args)
     return launched();
 }
 
-KCP_VARIANT(ladder_v1_thread) = {
-    "17_ladder", "v1_thread", "one thread per column of the state",
-    KCP_BF16, KCP_DEVICE, "K, V up to 256, C up to 64", v1_ladder<bf16>, NULL };
-KCP_VARIANT(ladder_v1_thread_f32) = {
-    "17_ladder", "v1_thread_f32", "one thread per column of the state",
-    KCP_F32, KCP_DEVICE, "K, V up to 256, C up to 64", v1_ladder<float>, NULL };
+KCP_VARIANT_PAIR(ladder_v1_thread, "17_ladder", "v1_thread",
+    "one thread per column of the state", "K, V up to 256, C up to 64", v1_ladder<X>);

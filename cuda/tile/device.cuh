@@ -85,3 +85,17 @@ static inline int launched(void)
 {
     return cudaGetLastError() == cudaSuccess ? KCP_OK : KCP_CUDA;
 }
+
+// Defines a variant for bf16 and one for fp32, whose name ends in _f32. In the fields
+// from `run` on, which are the macro's last arguments, X is the type.
+#define KCP_VARIANT_PAIR(ident, stage, name, why, shapes, ...)                        \
+    namespace ident##_of_bf16 {                                                       \
+    typedef bf16 X;                                                                   \
+    KCP_VARIANT(ident) = { stage, name, why, KCP_BF16, KCP_DEVICE, shapes,            \
+                           __VA_ARGS__ };                                             \
+    }                                                                                 \
+    namespace ident##_of_f32 {                                                        \
+    typedef float X;                                                                  \
+    KCP_VARIANT(ident) = { stage, name "_f32", why, KCP_F32, KCP_DEVICE, shapes,      \
+                           __VA_ARGS__ };                                             \
+    }
