@@ -857,7 +857,7 @@ local function weave(doc)
         end
         local at = functions[name]
         if at then return pandoc.Link({ c }, string.format("src/%s.html#L%s", at[1], at[2])) end
-        for _, h in ipairs { "ref/kcp.h", "ref/comm.h", "ref/stages.h", "ref/ref.h", "ref/moves.h" } do
+        for _, h in ipairs { "ref/kcp.h", "ref/comm.h", "ref/layer.h", "ref/stages.h", "ref/ref.h", "ref/moves.h" } do
           for i, l in ipairs(lines_of(h) or {}) do
             if l:find(name .. "%f[%W]") then return pandoc.Link({ c }, string.format("src/%s.html#L%d", h, i)) end
           end
