@@ -8,7 +8,6 @@
 #include "bench.h"
 #include "tests/judge/trial.h"
 #include <cuda_runtime_api.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -169,8 +168,8 @@ static int take_inputs(struct side *s, const struct kcp_stage *st, const char *a
     return e;
 }
 
-/* ---- the reference: one thread per part, which starts a thread per rank */
-struct work { struct side *first; const struct kcp_stage *stage; int at, R, pass; };
+/* ---- the reference of all parts, concurrently */
+struct work { struct side *first; const struct kcp_stage *stage; int at, R; };
 
 /* Sets pointers in args to the part's tensors. Allocates missing output tensors. */
 static void fill_args(struct part *t, const struct kcp_stage *st, void *args)
@@ -215,32 +214,25 @@ static int body_of_part(struct kcp_comm *comm, void *arg)
     return t->status;
 }
 
-static void *run_part(void *arg)
+/* The thread of part comm->r, which starts a thread per rank. */
+static int run_part(struct kcp_comm *comm, void *arg)
 {
-    const struct work *w = arg;
+    struct work w = *(const struct work *)arg;
+    int *status = &w.first->part[comm->r].status;
     char why[160];
-    const int e = kcp_threads_run(w->R, body_of_part, arg, why, sizeof why);
-    if (e && !w->first->part[w->at].status) w->first->part[w->at].status = e;
-    return NULL;
+    w.at = comm->r;
+    const int e = kcp_threads_run(w.R, body_of_part, &w, why, sizeof why);
+    if (!*status) *status = e;
+    return *status;
 }
 
 static int references(struct side *first, const struct kcp_stage *st, int R)
 {
-    struct work work[PARTS_MOST];
-    pthread_t thread[PARTS_MOST];
-    int e = KCP_OK, changed = 0, started = 0;
+    struct work w = { .first = first, .stage = st, .R = R };
+    char why[160];
+    int changed = 0;
     for (int r = 0; r < R; r++) changed |= first[2 * r].changed;
-    if (!changed) return KCP_OK;
-    for (int i = 0; i < first->n && !e; i++) {
-        work[i] = (struct work){ .first = first, .stage = st, .at = i, .R = R };
-        if (pthread_create(&thread[i], NULL, run_part, &work[i])) e = KCP_NO_MEMORY;
-        else started++;
-    }
-    for (int i = 0; i < started; i++) {
-        pthread_join(thread[i], NULL);
-        if (!e) e = first->part[i].status;
-    }
-    return e;
+    return changed ? kcp_threads_run(first->n, run_part, &w, why, sizeof why) : KCP_OK;
 }
 
 /* ---- compares the kernel's results with the reference */
