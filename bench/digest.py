@@ -15,6 +15,7 @@
 # count as equal to the row's digest (bench/results/digests.tsv). A row "alias" has a stage, a
 # kernel's former name and, in column "digest", the kernel's present name.
 import collections
+import csv
 import glob
 import json
 import os
@@ -26,6 +27,7 @@ import sys
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 SEED, PRIME = 0xcbf29ce484222325, 0x100000001b3                # FNV-1a, 64 bits
 Object = collections.namedtuple("Object", "path nvcc functions defines needs")
+COLUMNS = "stage variant nvcc digest also".split()
 
 
 def fnv(data, h=SEED):
@@ -107,7 +109,7 @@ def reached(objects, start):
     return list(found.values())
 
 
-def print_variants(build, also):
+def variants(build):
     objects = objects_of(build) if cuobjdump() else []
     for o in objects:
         source = os.path.join(ROOT, os.path.relpath(o.path, build)[:-2])
@@ -122,11 +124,11 @@ def print_variants(build, also):
         old = any(is_old(part.path) for part in parts)
         digest = "-" if old else of_set(h for part in parts for h in part.functions)
         for stage, variant in records:
-            print(stage, variant, o.nvcc, digest, also.get(digest, ""), sep="\t")
+            yield stage, variant, o.nvcc, digest
 
 
-def print_comm(build, also):
-    """Prints the digest of the host code that exchanges maps. Changes of other code do not
+def exchange(build):
+    """Yields the digest of the host code that exchanges maps. Changes of other code do not
     change this digest: in object files, the addresses of called functions are 0."""
     paths = glob.glob(build + "/comm/form/*.o") + glob.glob(build + "/comm/backend/nccl*.o")
     if not paths:
@@ -136,42 +138,38 @@ def print_comm(build, also):
         columns = [line.split("\t") for line in function.splitlines()]
         code.append(fnv("".join(c[1] for c in columns if len(c) > 1).encode()))
     compiler = re.search(r"\(.*\) (\S+)", output("gcc", "--version"))
-    digest = of_set(code)
-    print("comm", "-", "GCC:" + compiler[1] if compiler else "-", digest,
-          also.get(digest, ""), sep="\t")
+    yield "comm", "-", "GCC:" + compiler[1] if compiler else "-", of_set(code)
 
 
-def print_paths(build, also):
+def paths(build):
     check = build + "/kcp-check"
     if not os.path.exists(check):
         return
     no_gpu = dict(os.environ, CUDA_VISIBLE_DEVICES="")
     table = subprocess.run([check, "--paths", "--cases"], env=no_gpu, text=True,
                            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True)
-    rows = [line.split("\t") for line in table.stdout.splitlines()]
-    names = "arch storage format cases".split()
-    for row in rows[1:]:
-        cell = dict(zip(rows[0], row))
-        digest = "%016x" % fnv("\t".join(cell[n] for n in names).encode())
-        print("path", cell["path"], "-", digest, also.get(digest, ""), sep="\t")
+    for cell in csv.DictReader(table.stdout.splitlines(), delimiter="\t",
+                               quoting=csv.QUOTE_NONE):
+        text = "\t".join(cell[n] for n in "arch storage format cases".split())
+        yield "path", cell["path"], "-", "%016x" % fnv(text.encode())
 
 
-def print_aliases():
-    """Prints the former names of kernels, because old records contain these names."""
+def aliases():
+    """Yields the former names of kernels, because old records contain these names."""
     with open(os.path.join(ROOT, "ref/core/paths.c"), encoding="utf-8") as f:
         for stage, old, now in re.findall(r'\{ "(\w+)", "(\w+)", "(\w+)" \}', f.read()):
-            print("alias", stage + " " + old, "-", now, "", sep="\t")
+            yield "alias", stage + " " + old, "-", now
 
 
-def read_also():
-    also = {}
-    file = os.path.join(ROOT, "bench/results/digests.tsv")
-    if os.path.exists(file):
-        with open(file, encoding="utf-8") as f:
-            for line in f.read().splitlines()[1:]:
-                digest, earlier = line.split("\t")
-                also[digest] = (also.get(digest, "") + " " + earlier).strip()
-    return also
+def rows(build):
+    """Yields dictionaries, the rows of the table."""
+    also = collections.defaultdict(list)
+    with open(os.path.join(ROOT, "bench/results/digests.tsv"), encoding="utf-8") as f:
+        for digest, earlier in (line.split() for line in f.readlines()[1:]):
+            also[digest].append(earlier)
+    for part in variants(build), exchange(build), paths(build), aliases():
+        for row in part:
+            yield dict(zip(COLUMNS, row), also=" ".join(also.get(row[3], [])))
 
 
 def compare(a, b):
@@ -201,12 +199,9 @@ def main(arguments):
     if len(arguments) > 1 or arguments[:1] == ["--help"] or arguments[:1] == ["--compare"]:
         sys.exit("usage: digest.py [BUILD] | digest.py --compare BUILD BUILD")
     build = arguments[0] if arguments else os.path.join(ROOT, "build")
-    print("stage", "variant", "nvcc", "digest", "also", sep="\t")
-    also = read_also()
-    print_variants(build, also)
-    print_comm(build, also)
-    print_paths(build, also)
-    print_aliases()
+    print(*COLUMNS, sep="\t")
+    for row in rows(build):
+        print(*row.values(), sep="\t")
 
 
 if __name__ == "__main__":

@@ -21,7 +21,9 @@ import re
 import subprocess
 import sys
 
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+import digest
+from digest import ROOT
+
 KINDS = {"sanitize": "sanitizer", "nccl": "run", "notes": "note", "torch": "torch",
          "field": "field", "reach": "reach", "layers": "layer", "omit": "omit", "cp": "cp",
          "canonical": "canonical"}
@@ -52,11 +54,10 @@ class Digests:
 
     @classmethod
     def of_build(cls, build):
-        tool = [sys.executable, ROOT + "/bench/digest.py", build]
-        run = subprocess.run(tool, stdout=subprocess.PIPE, text=True, check=False)
-        if run.returncode:
-            stop("digest.py %s failed" % build)
-        return cls(list(csv.DictReader(run.stdout.splitlines(), delimiter="\t")))
+        try:
+            return cls(digest.rows(build))
+        except (OSError, subprocess.CalledProcessError) as e:
+            stop("digest.py %s failed: %s" % (build, e))
 
     def state(self, key, digest, compiler):
         """Returns "not comparable" if the present code has no digest or another compiler,
