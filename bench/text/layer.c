@@ -1,12 +1,13 @@
 /* layer.c -- the layer of make run: convolutions and KDA on the rows of one rank.
- * Book: chapters 08, 13, 14. */
+ * Book: chapters 01, 08, 13, 14. */
 #include "text.h"
 #include "layer.h"
+#include "base/tensor_set.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-struct kcp_call layer_call(const struct rank *a)
+static struct kcp_call layer_call(const struct rank *a)
 {
     struct kcp_layer reference;
     struct kcp_call c = { .H = HEADS };
@@ -27,7 +28,8 @@ struct kcp_call layer_call(const struct rank *a)
     return c;
 }
 
-void *layer_field(const struct rank *a, const char *name)
+/* Returns the address of a field of the stages, e.g. "q_raw", or NULL. */
+static void *layer_field(const struct rank *a, const char *name)
 {
     const struct { const char *name; const void *at; } rows[] = {
         { "q_raw", a->t[Q_] }, { "k_raw", a->t[K_] }, { "v", a->t[V_] },
@@ -147,5 +149,52 @@ int layer_backward(struct rank *a)
         memcpy(run->grad + param_at(P_ALOG), dA, sizeof dA);
         memcpy(run->grad + param_at(P_DT), ddt, sizeof ddt);
     }
+    return status;
+}
+
+/* ---- chapter 01: the token recurrence, without chunks, maps and ranks */
+
+/* Copies the stage's inputs to the set or, if `back` is 1, outputs of the set to the
+ * run. Fields that are not in the run are results of the other stage. */
+static void copy_fields(struct tensor_set *set, const struct rank *a,
+                        const struct kcp_stage *s, const struct kcp_call *c, int back)
+{
+    for (int i = 0; i < s->nfields; i++) {
+        const struct kcp_field *f = &s->fields[i];
+        void *at = layer_field(a, f->name);
+        if (!at || field_in(f) == back) continue;
+        const struct tensor *t = back ? tensor_find(set, f->name)
+            : tensor_add(set, f->name, f->shape, f->store, c);
+        if (t && back) memcpy(at, t->p, tensor_bytes(t));
+        else if (t) memcpy(t->p, at, tensor_bytes(t));
+    }
+}
+
+/* Adds all rows of tensor `name`, which are partial sums of a gradient, to `grad`. */
+static void add_rows(const struct tensor_set *set, const char *name, double *grad)
+{
+    const struct tensor *t = tensor_find(set, name);
+    for (int64_t i = 0; t && i < t->n; i++)
+        grad[i % (t->n / t->dim[0])] += ((double *)t->p)[i];
+}
+
+int oracle_layer(struct rank *a, enum kcp_pass pass)
+{
+    const struct kcp_stage *gate = kcp_stage_find("02"), *step = kcp_stage_find("01");
+    struct tensor_set set = { 0 };
+    struct kcp_call c = layer_call(a);
+    copy_fields(&set, a, gate, &c, 0);
+    copy_fields(&set, a, step, &c, 0);
+    int status = reference_run(&set, gate, &c);
+    c.pass = pass;
+    if (!status) status = reference_run(&set, step, &c);
+    if (!status && pass == KCP_BACKWARD) status = reference_run(&set, gate, &c);
+    if (!status) {
+        copy_fields(&set, a, gate, &c, 1);
+        copy_fields(&set, a, step, &c, 1);
+        add_rows(&set, "dA_part", a->run->grad + param_at(P_ALOG));
+        add_rows(&set, "ddt_part", a->run->grad + param_at(P_DT));
+    }
+    tensor_set_free(&set);
     return status;
 }

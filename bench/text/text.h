@@ -76,14 +76,12 @@ int  model_loss(const struct rank *a, double *part, int64_t n);
 void model_into_layer(const struct rank *a);
 void model_gradients(const struct rank *a, double *part, int64_t n);
 
-/* ---- layer.c: convolutions and KDA, by the references */
-struct kcp_call layer_call(const struct rank *a);
-/* Returns the address of a field of the layer's stages, e.g. "q_raw", or NULL. */
-void *layer_field(const struct rank *a, const char *name);
+/* ---- layer.c: convolutions and KDA, by the references; oracle_layer by the token
+ * recurrence */
 int layer_conv(struct rank *a, enum kcp_pass pass);
 int layer_forward(struct rank *a);
 int layer_backward(struct rank *a);
-int oracle_layer(struct rank *a, enum kcp_pass pass);      /* oracle.c */
+int oracle_layer(struct rank *a, enum kcp_pass pass);
 
 /* ---- trace.c: CPU times of every stage, by the linker's --wrap */
 /* Records this thread's events in `lane` from now on. Returns the previous lane. */
