@@ -37,7 +37,7 @@ for ranks; do
             END { bad = bad || NR != steps || !(most <= limit)
                   printf("%s: %s: loss %s after %d steps, largest difference %.1e\n",
                          bad ? "FAIL" : "passed", what, $10, NR, most); exit bad }' || {
-            tail -5 "$W/log.1.contiguous" "$W/log.$ranks.$layout"; failed=1; }
+            tail -n 5 "$W/log.1.contiguous" "$W/log.$ranks.$layout"; failed=1; }
     done
 done
 [ -z "$failed" ]

@@ -60,27 +60,6 @@ static void print_plan(FILE *o, const struct finding *f)
     for (int r = 0; r < f->R; r++) print_rank(o, f, r);
 }
 
-/* Returns the CPU time of a mark (-1: all marks) in a pass (-1: both), in s. */
-static double busy(const struct lane *l, int mark, int back)
-{
-    double s = 0;
-    for (int i = 0; i < l->n; i++)
-        if (mark < 0 || ((int)l->e[i].mark == mark &&
-                         (back < 0 || l->e[i].back == back)))
-            s += l->e[i].busy;
-    return s;
-}
-
-static void print_row(FILE *o, const struct finding *f, int mark, int back,
-                      const char *name)
-{
-    const int shown = f->R < COLUMNS ? f->R : COLUMNS;
-    fprintf(o, "  %-22s", name);
-    for (int r = 0; r < shown; r++)
-        fprintf(o, " %8.2f", 1e3 * busy(&f->many->lane[r], mark, back));
-    fputc('\n', o);
-}
-
 static void print_stages(FILE *o, const struct finding *f)
 {
     const struct kcp_plan *p = f->many->plan;
@@ -89,12 +68,16 @@ static void print_stages(FILE *o, const struct finding *f)
             shown < f->R ? "; the first 8 ranks" : "", "");
     for (int r = 0; r < shown; r++) fprintf(o, "   rank %-2d", r);
     fputc('\n', o);
-    for (int m = 0; m < MARKS; m++) {
-        print_row(o, f, m, m == MARK_EXCHANGE ? 0 : -1, mark_name[m]);
-        if (m == MARK_CHUNK_BACK + 1)
-            print_row(o, f, MARK_EXCHANGE, 1, "07 exchange, back");
+    for (int m = 0; m <= MARKS; m++) {              /* MARKS: sums */
+        fprintf(o, "  %-22s", m < MARKS ? mark_name[m] : "all");
+        for (int r = 0; r < shown; r++) {
+            double seconds = 0;
+            for (int i = 0; i < MARKS; i++)
+                if (m == MARKS || i == m) seconds += f->many->lane[r].busy[i];
+            fprintf(o, " %8.2f", 1e3 * seconds);
+        }
+        fputc('\n', o);
     }
-    print_row(o, f, -1, -1, "all");
     fprintf(o, "  %-22s", "state alive, %");
     for (int r = 0; r < shown; r++) {
         const struct kcp_context *c = &p->ctx[r];

@@ -13,14 +13,14 @@ static int forward_backward(struct rank *a, double *part, int64_t n, double *sum
     const int last = a->comm->r == a->comm->R - 1;
     double busy = busy_seconds();
     model_embed(a);
-    trace_mark(MARK_EMBED, 0, busy);
+    trace_mark(MARK_EMBED, busy);
     int status = layer_conv(a, KCP_FORWARD);
     if (!status) status = run->oracle ? oracle_layer(a, KCP_FORWARD) : layer_forward(a);
 
     busy = busy_seconds();
     if (!status) status = model_loss(a, part, n);
     model_into_layer(a);
-    trace_mark(MARK_LOSS, 0, busy);
+    trace_mark(MARK_LOSS, busy);
     if (!status)
         status = run->oracle ? oracle_layer(a, KCP_BACKWARD) : layer_backward(a);
     if (!status) status = layer_conv(a, KCP_BACKWARD);
@@ -28,7 +28,7 @@ static int forward_backward(struct rank *a, double *part, int64_t n, double *sum
     busy = busy_seconds();
     if (!status) model_gradients(a, part, n);
     if (!status) status = kcp_segment_sum(run->plan, a->comm, part, n, sum);
-    trace_mark(MARK_GRAD, 1, busy);
+    trace_mark(MARK_GRAD, busy);
     for (int p = 0; p < PARAMS && last && !status; p++)
         if (p < P_CQ || p == P_BBIAS)
             memcpy(run->grad + param_at(p), sum + param_at(p),

@@ -35,11 +35,11 @@ enum activation { X, PQ, PK, PV, Q_, K_, V_, GRAW, BRAW, O, Z, LOGIT,
 extern const struct row { const char *name; int n; } tensor_row[TENSORS];
 
 enum mark { MARK_EMBED, MARK_CONV, MARK_GATE, MARK_WY, MARK_AFFINE, MARK_EXCHANGE,
-            MARK_CHUNK, MARK_LOSS, MARK_CHUNK_BACK, MARK_MERGE_BACK, MARK_WY_BACK,
-            MARK_GATE_BACK, MARK_CONV_BACK, MARK_GRAD, MARKS };
+            MARK_CHUNK, MARK_LOSS, MARK_CHUNK_BACK, MARK_MERGE_BACK,
+            MARK_EXCHANGE_BACK, MARK_WY_BACK, MARK_GATE_BACK, MARK_CONV_BACK,
+            MARK_GRAD, MARKS };
 extern const char *const mark_name[MARKS];
-struct event { enum mark mark; int back; double busy; };     /* CPU time in s */
-struct lane { int n; struct event e[96]; struct kcp_traffic wire, formula; };
+struct lane { double busy[MARKS]; struct kcp_traffic wire, formula; };    /* CPU s */
 
 struct run {
     const struct text *text;
@@ -84,10 +84,10 @@ int layer_backward(struct rank *a);
 int oracle_layer(struct rank *a, enum kcp_pass pass);
 
 /* ---- trace.c: CPU times of every stage, by the linker's --wrap */
-/* Records this thread's events in `lane` from now on. Returns the previous lane. */
+/* Adds this thread's times to `lane` from now on. Returns the previous lane. */
 struct lane *trace_on(struct lane *lane);
 void trace_exchanges(void);                    /* before the first exchange */
-void   trace_mark(enum mark mark, int back, double busy_from);
+void   trace_mark(enum mark mark, double busy_from);
 void   traffic_add(struct kcp_traffic *sum, struct kcp_traffic more);
 double busy_seconds(void);                              /* of this thread */
 

@@ -8,7 +8,8 @@
 const char *const mark_name[MARKS] = {
     "embed, project", "14 conv", "02 gate", "03 wy", "05 affine map", "07 exchange",
     "04 scan, output", "logits, loss", "09 chunk backward", "11 map, reverse",
-    "10 wy backward", "02 gate backward", "14 conv backward", "gradients, sum",
+    "07 exchange, back", "10 wy backward", "02 gate backward", "14 conv backward",
+    "gradients, sum",
 };
 
 static _Thread_local struct lane *lane;
@@ -27,33 +28,31 @@ struct lane *trace_on(struct lane *to)
     return was;
 }
 
-void trace_mark(enum mark mark, int back, double busy_from)
+void trace_mark(enum mark mark, double busy_from)
 {
-    const int most = sizeof lane->e / sizeof lane->e[0];
-    if (lane && lane->n < most)
-        lane->e[lane->n++] = (struct event){ mark, back, busy_seconds() - busy_from };
+    if (lane) lane->busy[mark] += busy_seconds() - busy_from;
 }
 
-#define BETWEEN(type, f, mark, back)                                                  \
+#define BETWEEN(type, f, mark)                                                        \
     int __real_##f(struct type *a);                                                   \
     int __wrap_##f(struct type *a);                                                   \
     int __wrap_##f(struct type *a)                                                    \
     {                                                                                 \
         const double busy = busy_seconds();                                           \
         const int status = __real_##f(a);                                             \
-        trace_mark(mark, back, busy);                                                 \
+        trace_mark(mark, busy);                                                       \
         return status;                                                                \
     }
 #define EITHER(a, forward, backward) ((a)->pass == KCP_FORWARD ? forward : backward)
 
-BETWEEN(kcp_gate, kcp_ref_gate, EITHER(a, MARK_GATE, MARK_GATE_BACK), a->pass)
-BETWEEN(kcp_conv, kcp_ref_conv, EITHER(a, MARK_CONV, MARK_CONV_BACK), a->pass)
-BETWEEN(kcp_wy, kcp_ref_wy, MARK_WY, 0)
-BETWEEN(kcp_affine, kcp_ref_affine, MARK_AFFINE, 0)
-BETWEEN(kcp_chunk, kcp_ref_chunk, MARK_CHUNK, 0)
-BETWEEN(kcp_chunk_backward, kcp_ref_chunk_backward, MARK_CHUNK_BACK, 1)
-BETWEEN(kcp_merge_backward, kcp_ref_merge_backward, MARK_MERGE_BACK, 1)
-BETWEEN(kcp_wy_backward, kcp_ref_wy_backward, MARK_WY_BACK, 1)
+BETWEEN(kcp_gate, kcp_ref_gate, EITHER(a, MARK_GATE, MARK_GATE_BACK))
+BETWEEN(kcp_conv, kcp_ref_conv, EITHER(a, MARK_CONV, MARK_CONV_BACK))
+BETWEEN(kcp_wy, kcp_ref_wy, MARK_WY)
+BETWEEN(kcp_affine, kcp_ref_affine, MARK_AFFINE)
+BETWEEN(kcp_chunk, kcp_ref_chunk, MARK_CHUNK)
+BETWEEN(kcp_chunk_backward, kcp_ref_chunk_backward, MARK_CHUNK_BACK)
+BETWEEN(kcp_merge_backward, kcp_ref_merge_backward, MARK_MERGE_BACK)
+BETWEEN(kcp_wy_backward, kcp_ref_wy_backward, MARK_WY_BACK)
 
 void traffic_add(struct kcp_traffic *sum, struct kcp_traffic more)
 {
@@ -68,7 +67,7 @@ static int exchange_run(const struct kcp_exchange *x)
     const double busy = busy_seconds();
     x->comm->traffic = (struct kcp_traffic){ 0 };
     const int status = kcp_exchange_run(x);
-    trace_mark(MARK_EXCHANGE, x->backward, busy);
+    trace_mark(x->backward ? MARK_EXCHANGE_BACK : MARK_EXCHANGE, busy);
     if (lane) {
         traffic_add(&lane->wire, x->comm->traffic);
         traffic_add(&lane->formula, kcp_exchange_formula(x));
