@@ -148,7 +148,7 @@ def run_row(torch, timer, name, systems, rank, R):
         found = dict(row=name, peer=system)
         try:
             x, do = inputs(torch, row, row["T"] // R, 1 + rank)
-            more, function = options(row, system == "fla"), functions(system, row["model"])
+            more, function = options(row), functions(system, row["model"])
             if R > 1:
                 more["cp_context"] = context_of(system, torch, row)
             out = timer.times(lambda x: function(**x, **more)[0], x, do, found)
@@ -193,18 +193,15 @@ class Table:
     def __init__(self, o, peers):
         self.o, self.rows, self.copy, self.peers = o, [], "", peers
 
-    def add(self, found):
-        row = ROWS[found["row"]]
-        self.rows.append({**{n: row[n] for n in SHOWN}, **found, "copy_tb_s": self.copy,
-                          "peer": self.peers[found["peer"]]})
-
     def title(self):
         print(f"{'row':<22}{'ours f':>9}{'f + b':>9}{'kept':>7}{'peak':>7}{'FLA f':>9}"
               f"{'f + b':>9}{'kept':>7}{'peak':>7}{'differs':>9}  note", flush=True)
 
     def show(self, name, found):
-        """Prints a row's line; `found` maps a system to its columns."""
+        """Prints and records a row; `found` maps a system to its columns."""
         cells, note, row = "", [], ROWS[name]
+        self.rows += [{**{n: row[n] for n in SHOWN}, **x, "copy_tb_s": self.copy,
+                       "peer": self.peers[x["peer"]]} for x in found.values()]
         head = 2 ** 20 * row["ranks"] / row["T"] / row["HV"]  # of a MiB, per token and head
         for system in SYSTEMS:
             x = found.get(system, {})
@@ -225,6 +222,7 @@ class Table:
         off = fla.get("differs")
         print(f"{name:<22}{cells}{off if off is not None else '-':>9}  "
               f"{'; '.join(note)}", flush=True)
+        self.write()
 
     def write(self):
         if self.o.record:
@@ -266,10 +264,7 @@ def parent(o, names, peers):
             for system in o.systems:
                 if system not in found:
                     found[system] = dict(row=name, peer=system, says=why or "not run")
-            for x in found.values():
-                table.add(x)
             table.show(name, found)
-            table.write()
             todo.remove(name)
         why = None
         for x in lines(run, lambda: min(stop, began + o.row_seconds)):
@@ -335,10 +330,7 @@ def ranks(o, names, peers):
             x["says"] = next((y["says"] for y in every if y.get("says")), "")
             found[x["peer"]] = x
         if rank == 0:
-            for x in found.values():
-                table.add(x)
             table.show(name, found)
-            table.write()
     import kcp_torch
     kcp_torch.release()
     dist.destroy_process_group()

@@ -91,7 +91,7 @@ def inputs(torch, row, tokens, seed):
     return x, normal(1, T, HV, V).to(types[row["q"]])
 
 
-def options(row, fla):
+def options(row):
     """Returns the arguments of a call that are not tensors."""
     o = dict(use_qk_l2norm_in_kernel=True)
     if row["gate"] != "raw":

@@ -87,21 +87,19 @@ static int file_error(struct run *x, const char *path)
     return run_error(x, RUN_BAD, "--out", "cannot write %s: %s", path, strerror(errno));
 }
 
-static int write_one(struct run *x, const struct tensor *a, const char *folder)
-{
-    struct npy out = { .kind = NPY_F64, .nd = a->nd, .data = a->p };
-    char path[NPY_NAME + 40];
-    memcpy(out.dim, a->dim, sizeof out.dim);
-    snprintf(path, sizeof path, "%s/%s.npy", folder, a->file);
-    const int bad = npy_write(path, &out, x->why, sizeof x->why);
-    x->exit = bad ? RUN_BAD : x->exit;
-    return bad;
-}
-
 static int write_all(struct run *x, const char *folder)
 {
-    for (int i = 0; i < x->a.n; i++)
-        if (x->a.t[i].out && write_one(x, &x->a.t[i], folder) != 0) return -1;
+    char path[NPY_NAME + 40];
+    for (int i = 0; i < x->a.n; i++) {
+        const struct tensor *a = &x->a.t[i];
+        struct npy out = { .kind = NPY_F64, .nd = a->nd, .data = a->p };
+        if (!a->out) continue;
+        memcpy(out.dim, a->dim, sizeof out.dim);
+        snprintf(path, sizeof path, "%s/%s.npy", folder, a->file);
+        if (npy_write(path, &out, x->why, sizeof x->why) == 0) continue;
+        x->exit = RUN_BAD;
+        return -1;
+    }
     return 0;
 }
 

@@ -41,7 +41,7 @@ static double ratio(double diff, double size)
 static double token_error(const struct run *got, const struct run *want, int i)
 {
     const struct kcp_plan *p = got->plan;
-    const int row = tensor_row[token[i].t].n, heads = token[i].heads;
+    const int row = tensor_row[token[i].t], heads = token[i].heads;
     const double *x = got->tensor[token[i].t], *y = want->tensor[token[i].t];
     double worst = 0;
     for (int n = 0; n < heads; n++) {

@@ -12,20 +12,17 @@
 enum { HK = HEADS * KEY, HVV = VALUE_HEADS * VALUE, HVK = VALUE_HEADS * KEY };
 
 const struct shape param_shape[PARAMS] = {
-    { "embedding", BYTES, WIDTH },  { "Wq", WIDTH, HK },      { "Wk", WIDTH, HK },
-    { "Wv", WIDTH, HVV },           { "Wg", WIDTH, HVK },
-    { "Wb", WIDTH, VALUE_HEADS },
-    { "Wo", HVV, WIDTH },           { "U", WIDTH, BYTES },    { "conv q", HK, TAPS },
-    { "conv k", HK, TAPS },       { "conv v", HVV, TAPS },
-    { "A_log", 1, VALUE_HEADS },    { "dt_bias", VALUE_HEADS, KEY },
-    { "b", 1, VALUE_HEADS },
+    [P_EMBED] = { BYTES, WIDTH }, [P_Q] = { WIDTH, HK }, [P_K] = { WIDTH, HK },
+    [P_V] = { WIDTH, HVV }, [P_G] = { WIDTH, HVK }, [P_BETA] = { WIDTH, VALUE_HEADS },
+    [P_O] = { HVV, WIDTH }, [P_LOGIT] = { WIDTH, BYTES }, [P_CQ] = { HK, TAPS },
+    [P_CK] = { HK, TAPS }, [P_CV] = { HVV, TAPS }, [P_ALOG] = { 1, VALUE_HEADS },
+    [P_DT] = { VALUE_HEADS, KEY }, [P_BBIAS] = { 1, VALUE_HEADS },
 };
-const struct row tensor_row[TENSORS] = {
-    { "x", WIDTH }, { "pre q", HK }, { "pre k", HK }, { "pre v", HVV }, { "q", HK },
-    { "k", HK }, { "v", HVV }, { "gate", HVK }, { "beta", VALUE_HEADS }, { "o", HVV },
-    { "z", WIDTH }, { "logits", BYTES }, { "dz", WIDTH }, { "do", HVV }, { "dq", HK },
-    { "dk", HK }, { "dv", HVV }, { "dgate", HVK }, { "dbeta", VALUE_HEADS },
-    { "dpre q", HK }, { "dpre k", HK }, { "dpre v", HVV }, { "dx", WIDTH },
+const int tensor_row[TENSORS] = {
+    [X] = WIDTH, [PQ] = HK, [PK] = HK, [PV] = HVV, [Q_] = HK, [K_] = HK, [V_] = HVV,
+    [GRAW] = HVK, [BRAW] = VALUE_HEADS, [O] = HVV, [Z] = WIDTH, [LOGIT] = BYTES,
+    [DZ] = WIDTH, [DO] = HVV, [DQ] = HK, [DK] = HK, [DV] = HVV, [DG] = HVK,
+    [DB] = VALUE_HEADS, [DPQ] = HK, [DPK] = HK, [DPV] = HVV, [DX] = WIDTH,
 };
 
 int64_t param_at(int p)

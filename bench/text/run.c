@@ -45,7 +45,7 @@ static int body(struct kcp_comm *comm, void *arg)
     const int64_t n = param_at(PARAMS) + 1;
     a.T = a.ctx->end - a.ctx->begin;
     for (int i = 0; i < TENSORS; i++)
-        a.t[i] = run->tensor[i] + a.ctx->begin * tensor_row[i].n;
+        a.t[i] = run->tensor[i] + a.ctx->begin * tensor_row[i];
 
     double *part = calloc((a.ctx->NS + 1) * n, sizeof *part);
     int status = part ? KCP_OK : KCP_NO_MEMORY;
@@ -69,10 +69,10 @@ int run_open(struct run *run, const struct text *text, int R, enum kcp_form form
     const int status = kcp_plan_make(&run->plan, text->N, text->cu, R, NULL, 0, CHUNK,
                                      TAPS, &why);
     if (status) return status;
-    for (int i = 0; i < TENSORS; i++) run->numbers += tensor_row[i].n * text->T;
+    for (int i = 0; i < TENSORS; i++) run->numbers += tensor_row[i] * text->T;
     double *at = malloc(sizeof *at * (run->numbers + 1));
     run->tensor[0] = at;
-    for (int i = 0; at && i < TENSORS; at += tensor_row[i++].n * text->T)
+    for (int i = 0; at && i < TENSORS; at += tensor_row[i++] * text->T)
         run->tensor[i] = at;
     run->grad = malloc(sizeof *run->grad * (param_at(PARAMS) + 1));
     run->ht = calloc(2 * text->N * state, sizeof *run->ht);

@@ -25,14 +25,14 @@ int  text_read(struct text *x, const char *paths, int64_t most);
 enum param {       /* training changes P_EMBED to P_LOGIT */
              P_EMBED, P_Q, P_K, P_V, P_G, P_BETA, P_O, P_LOGIT,
              P_CQ, P_CK, P_CV, P_ALOG, P_DT, P_BBIAS, PARAMS };
-extern const struct shape { const char *name; int rows, cols; } param_shape[PARAMS];
+extern const struct shape { int rows, cols; } param_shape[PARAMS];
 int64_t param_at(int p);               /* offset in theta; p = PARAMS: theta's size */
 double *params_make(uint64_t seed);    /* malloc */
 
 /* Tensors of a run, one row per token; a rank uses only the rows of its tokens. */
 enum activation { X, PQ, PK, PV, Q_, K_, V_, GRAW, BRAW, O, Z, LOGIT,
               DZ, DO, DQ, DK, DV, DG, DB, DPQ, DPK, DPV, DX, TENSORS };
-extern const struct row { const char *name; int n; } tensor_row[TENSORS];
+extern const int tensor_row[TENSORS];          /* numbers per token */
 
 enum mark { MARK_EMBED, MARK_CONV, MARK_GATE, MARK_WY, MARK_AFFINE, MARK_EXCHANGE,
             MARK_CHUNK, MARK_LOSS, MARK_CHUNK_BACK, MARK_MERGE_BACK,
