@@ -17,4 +17,3 @@ run: compiler $B/kcp-text
 	  $(if $(TEXT),--text '$(subst ','\'',$(TEXT))')
 
 test_needs   += $B/kcp-text
-test_scripts += tests/cli/text.sh

@@ -10,7 +10,7 @@
 # a fresh copy of a folder, made by the nearest row `folder` above the run's row. If the
 # status is 2 and the program is not make, stderr must be one line "kcp-...: ..." that
 # contains the pattern, stdout must be empty, and no file `out` may be made. Otherwise, the
-# output must contain the pattern.
+# output must contain the pattern, and stderr must be empty if the status is 0.
 . "$(dirname "$0")/run_common.sh"
 only=${2:-}
 export PYTHONPATH="$W/work" KCP_TIMEOUT_S=20
@@ -55,6 +55,7 @@ run_row() {            # one value: $x
     if [ $got != "$status" ]; then why="status $got, expected $status"
     elif [ "$status" != 2 ]; then
         cat "$W/stdout" "$W/stderr" | grep -q -e "$want" || why="no '$want' in the output"
+        [ "$status" != 0 ] || [ ! -s "$W/stderr" ] || why="output on stderr"
     elif [ "$program" = make ]; then
         grep -q -e "$want" "$W/stderr" || why="no '$want' on stderr"
     elif [ "$(wc -l <"$W/stderr")" != 1 ]; then why="$(wc -l <"$W/stderr") lines on stderr"

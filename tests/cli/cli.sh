@@ -1,10 +1,9 @@
 #!/bin/sh
 # cli.sh -- checks uses of kcp-check that need several command lines: the table of paths,
-# cases written and judged again, variants and references from shared objects.
+# cases written and judged again.
 # Book: CONTRIBUTING.md.
 # Usage: cli.sh BUILD.
 . "$(dirname "$0")/run_common.sh"
-ref=$top/ref
 holds() {                        # WHAT command...: prints WHAT if the command fails
     what=$1; shift
     "$@" && pass || fail "$what: $(head -2 stderr) $(tail -1 stdout)"
@@ -67,43 +66,5 @@ rm -rf e again
 expect 0 'cases of 08_forward' --emit e --stage 08 --shapes 64x128
 holds '--shapes 64x128 has no other K' [ "$(cat e/case_*/forward/case.txt | grep '^K ' | sort -u)" = 'K 64' ]
 
-# ---- a variant, and a reference, from a shared object
-cat >mine.c <<'C'
-#include "kcp.h"
-static int run(void *args)
-{
-    struct kcp_merge *a = args;
-    const double (*maps)[a->HV][a->K][a->V + a->K] = a->maps;
-    double (*S)[a->K][a->V] = a->S;
-    const int *range = a->range;
-    for (int n = 0; n < a->HV; n++)
-        for (int i = 0; i < a->K; i++)
-            for (int v = 0; v < a->V; v++)
-                S[n][i][v] = range[1] > range[0] ? maps[range[0]][n][i][v] : 0;
-    return KCP_OK;
-}
-static const struct kcp_variant mine = { "07_merge", "mine", "h of the first map alone",
-                                         KCP_F64, KCP_HOST, "any shape", run, NULL };
-const struct kcp_variant *const kcp_variant = &mine;
-C
-object() { ${CC:-cc} -std=c11 -shared -fPIC -w -I"$ref" "$1.c" -o "$1.so"; }
-holds 'mine.c does not compile' object mine
-expect 1 'FAIL .*07_merge mine: ' --variant ./mine.so
-expect 1 "case 0 alone: .* --stage 07 --variant ./mine.so --case '" --variant ./mine.so --stage 07
-expect 0 '1 passed' --stage 07 --reference ./mine.so --variant ./mine.so
-expect 1 FAIL --stage 07 --reference ./mine.so --variant twin
-expect 2 '^kcp-check: --variant.*07_merge' --variant ./mine.so --stage 05
-expect 2 '^kcp-check: --reference.*07_merge' --reference ./mine.so --stage 05
-expect 2 '^kcp-check: --reference.*07_merge' --reference ./mine.so
-: >empty.so
-expect 2 'empty.so' --variant ./empty.so
-sed '/kcp_variant = /d' mine.c >nameless.c
-holds 'nameless.c does not compile' object nameless
-expect 2 'kcp_variant' --variant ./nameless.so
-for value in 0 record; do
-    echo "static char record[400]; char *kcp_variant = $value;" >hollow.c
-    holds 'hollow.c does not compile' object hollow
-    expect 2 'kcp_variant' --variant ./hollow.so
-done
 echo "cli.sh: $passed passed, $failed failed"
 [ $failed = 0 ]

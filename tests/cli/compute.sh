@@ -5,18 +5,9 @@
 # Book: page "compute".
 cd "$(dirname "$0")/../.." || exit 2
 d=build/book
-chrome=
-for c in chromium-headless-shell chromium google-chrome chrome; do
-    command -v "$c" >/dev/null 2>&1 && chrome=$c && break
-done
 [ -f $d/compute.html ] || { echo "compute.sh: skipped: $d/compute.html is not built"; exit 0; }
-[ -n "$chrome" ] || { echo "compute.sh: skipped: no headless Chromium"; exit 0; }
-W=$(mktemp -d) || exit 1
+. tests/cli/browser.sh
 trap 'rm -rf "$W" "$d/drive.html"' EXIT
-unset XDG_CONFIG_HOME XDG_CACHE_HOME
-HOME=$W CHROME="$chrome --headless --no-sandbox --disable-gpu --hide-scrollbars"
-CHROME="$CHROME --allow-file-access-from-files --disable-dev-shm-usage"
-export HOME CHROME
 { echo '<!doctype html><meta charset="utf-8"><body><script>'; cat book/compute/drive.js
   echo '</script>'; } >$d/drive.html
 $CHROME --virtual-time-budget=300000 --timeout=240000 --dump-dom "file://$PWD/$d/drive.html" \

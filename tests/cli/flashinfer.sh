@@ -4,20 +4,16 @@
 # is installed, its reader must accept the files.
 # Book: users.md, "Prove your kernel in an hour".
 # Usage: flashinfer.sh BUILD.
-B=$(cd "${1:-build}" && pwd) || exit 2
-here=$(cd "$(dirname "$0")/../.." && pwd)
-W=$(mktemp -d) || exit 2
-trap 'rm -rf "$W"' EXIT
+. "$(dirname "$0")/run_common.sh"
 stop() { echo "flashinfer.sh: $*: $(tail -3 "$W/out")"; exit 1; }
-export PYTHONDONTWRITEBYTECODE=1 PYTHONPATH="$here/tests" OMP_NUM_THREADS=1
+export PYTHONPATH="$top/tests" OMP_NUM_THREADS=1
 for python in "${PYTHON:-python3}" /usr/bin/python3 none; do
     "$python" -c 'import torch' 2>/dev/null && break
 done
 [ "$python" != none ] || { echo "flashinfer.sh: PyTorch not found: nothing was run"; exit 0; }
-cd "$W" || exit 2
 expect() {                         # STATUS PATTERN option...
     want=$1 words=$2; shift 2
-    "$python" "$here/tests/kcp_check.py" --check "$B/kcp-check" "$@" >out 2>&1
+    "$python" "$top/tests/kcp_check.py" --check "$B/kcp-check" "$@" >out 2>&1
     status=$?
     [ $status = "$want" ] || stop "$*: status $status, not $want"
     grep -q -e "$words" out || stop "$*: lacks '$words'"

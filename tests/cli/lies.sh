@@ -1,6 +1,7 @@
 #!/bin/sh
 # lies.sh -- checks that a variant fails with a message if it crashes, hangs, exits,
-# refuses, or differs between runs. The command that kcp-check prints must fail likewise.
+# refuses, or differs between runs, and that an object without a variant is refused. The
+# command that kcp-check prints must fail likewise.
 # Book: CONTRIBUTING.md, "How the judge works".
 # Usage: lies.sh BUILD.
 . "$(dirname "$0")/run_common.sh"
@@ -37,6 +38,7 @@ done <<'END'
 HONEST|0|^1 passed, 0 failed||
 NOTHING|1|S head 0: .* was never written|again|
 HONEST|0|^1 passed, 0 failed||--here
+HONEST|2|^kcp-check: --variant.*07_merge||--stage 05
 EXITS|1|liar: it ended its process with status 0||
 EXITS_LATE|1|liar: it ended its process with status 0|again|
 EXITS_LATE|1|case [0-9]* alone: .* --stage 07 --variant ./liar.so||
@@ -57,14 +59,27 @@ ONCE_WIDE|1|differs when run again|again|
 MARKS|1|case [0-9]* after .* --case '.*;|again|
 TWICE|1|S differs when run again|again|--case 'kda H=1 HV=2 K=4 V=4 lengths=20 R=2 id=3007 again'
 EMPTY|1|liar: S head|again|
+EMPTY|0|^1 passed||--reference ./liar.so
 END
-# Tests a file name that the printed command must quote, and a reference from a shared
-# object.
+# Without --stage; with a file name that the printed command must quote; as a reference.
+judged 1 'FAIL .*07_merge liar: ' --variant ./liar.so
 cp liar.so 'a b.so'
 judged 1 'a b.so' --stage 07 --variant './a b.so' --seed 5
 again
 judged 1 FAIL --stage 07 --variant twin --reference ./liar.so
 again
+for stage in '' '--stage 05'; do
+    # shellcheck disable=SC2086
+    judged 2 '^kcp-check: --reference.*07_merge' --reference ./liar.so $stage
+done
+# Files that are no shared object, or whose kcp_variant is missing, NULL or no record.
+: >empty.so
+judged 2 'empty.so' --variant ./empty.so
+for name in '' 'char *kcp_variant;' 'static char record[400]; char *kcp_variant = record;'; do
+    echo "$name" >hollow.c
+    object hollow.c hollow.so
+    judged 2 'kcp_variant' --variant ./hollow.so
+done
 if "$B/kcp-check" --stage 07 --device | grep -q 'no device'; then
     object "$top/tests/judge/plants/liar.c" liar.so -DLIE=NO_GPU
     judged 1 'nothing ran' --stage 07 --variant ./liar.so

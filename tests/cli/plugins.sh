@@ -3,12 +3,8 @@
 # with a mistake, and Python functions that crash, hang or return wrong objects, must fail.
 # Book: CONTRIBUTING.md, "Kernels written elsewhere".
 # Usage: plugins.sh BUILD.
-B=$(cd "${1:-build}" && pwd) || exit 2
-here=$(cd "$(dirname "$0")/../.." && pwd)
-W=$(mktemp -d) || exit 2
-trap 'rm -rf "$W"' EXIT
+. "$(dirname "$0")/run_common.sh"
 stop() { echo "plugins.sh: $*"; exit 1; }
-cd "$W" || exit 2
 found=""
 judged() {                       # WHAT STATUS PATTERN command...
     what=$1 want=$2 words=$3; shift 3
@@ -21,7 +17,7 @@ judged() {                       # WHAT STATUS PATTERN command...
 # the wrong state must fail.
 language() {
     suffix=$1 name=$2; shift 2
-    cp "$here/book/examples/plugins/h0.$suffix" .
+    cp "$top/book/examples/plugins/h0.$suffix" .
     sed 's/a->h_kept_in, state)/a->h_in, 0)/
          s/copy(a.kept_in, a.back, state)/copy(a.kept_in, a.back, 0)/' \
         "h0.$suffix" >"wrong.$suffix"
@@ -33,20 +29,16 @@ language() {
     found="$found, $name"
 }
 # shellcheck disable=SC2086
-language c C ${CC:-cc} -std=c11 -Wall -Wextra -Werror -shared -fPIC -I"$here/ref"
+language c C ${CC:-cc} -std=c11 -Wall -Wextra -Werror -shared -fPIC -I"$top/ref"
 if command -v rustc >/dev/null && rustc --version >/dev/null 2>&1; then
     language rs Rust rustc --crate-type cdylib -O
 else echo "plugins.sh: rustc not found: Rust is left out"
 fi
-for python in "${PYTHON:-python3}" /usr/bin/python3 none; do
-    "$python" -c 'import numpy' 2>/dev/null && break
-done
-[ "$python" != none ] || { echo "plugins.sh: NumPy not found: Python is left out"
+[ -n "$python" ] || { echo "plugins.sh: NumPy not found: Python is left out"
     echo "plugins.sh: chapter 12 in ${found#, }: the right kernel passes, the wrong kernel fails"; exit 0; }
 
-export PYTHONDONTWRITEBYTECODE=1
 rm -f h0.so
-cp "$here/book/examples/plugins/h0.py" .
+cp "$top/book/examples/plugins/h0.py" .
 cat >mine.py <<'PY'
 import os, time
 import h0
@@ -75,7 +67,7 @@ PY
 stage=12
 check() {                        # STATUS PATTERN FUNCTION option...
     want=$1 words=$2; shift 2
-    judged "$*" "$want" "$words" "$python" "$here/tests/kcp_check.py" --stage $stage \
+    judged "$*" "$want" "$words" "$python" "$top/tests/kcp_check.py" --stage $stage \
         --numpy --check "$B/kcp-check" "$@"
 }
 list=--small
@@ -110,7 +102,7 @@ check 1 'and 5 more.*KeyError' mine:raises --case "$few"
     stop "an exception in all cases: $(cat out)"
 
 # ---- a whole forward; with an inverse in half precision it fails, but only on alike keys
-cp "$here/book/examples/plugins/forward.py" .
+cp "$top/book/examples/plugins/forward.py" .
 cat >series.py <<'PY'
 import forward, numpy as np
 def inverse(L):
