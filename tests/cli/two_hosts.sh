@@ -9,18 +9,18 @@
 # only MPI over TCP on lo is tested. This is no run on two hosts: there is one clock, one
 # memory and no network card. $OUT (BUILD/two_hosts) gets nccl.tsv and log.txt for
 # records.py. LIMIT (300) seconds per job; ONLY, a pattern, selects jobs.
-B=${1:-build} LIMIT=${LIMIT:-300}
+OUT=$(realpath -m "${OUT:-${1:-build}/two_hosts}") LIMIT=${LIMIT:-300}
+seconds=${KCP_TIMEOUT_S:-30}
+. "$(dirname "$0")/run_common.sh"
 check=$B/kcp-check
 command -v mpirun >/dev/null && ldd "$check" 2>/dev/null | grep -q libmpi || {
     echo "two_hosts.sh: no mpirun, or $check was built without MPI: nothing was run"; exit 0; }
-OUT=${OUT:-$B/two_hosts} here=$(dirname "$0") failed=0
 mkdir -p "$OUT" && : >"$OUT/log.txt"
-. "$here/../../bench/nccl_home.sh"
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_btl=self,tcp \
-    OMPI_MCA_pml=ob1 OMPI_MCA_btl_tcp_if_include=lo OMPI_MCA_oob_tcp_if_include=lo \
-    OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none
+. "$top/bench/nccl_home.sh"
+export OMPI_MCA_btl=self,tcp OMPI_MCA_pml=ob1 OMPI_MCA_btl_tcp_if_include=lo \
+    OMPI_MCA_oob_tcp_if_include=lo
 export NCCL_P2P_DISABLE=1 NCCL_SHM_DISABLE=1 NCCL_IB_DISABLE=1 NCCL_SOCKET_IFNAME=lo
-export KCP_TIMEOUT_S=${KCP_TIMEOUT_S:-30}
+export KCP_TIMEOUT_S=$seconds
 gpus=$(nvidia-smi -L 2>/dev/null | wc -l)
 device= way="MPI over TCP"
 machine="2 processes" driver=
