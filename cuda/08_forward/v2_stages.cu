@@ -3,30 +3,22 @@
 #include "cuda/host/stages_v2.cuh"
 #include "program.cuh"
 
-static struct stages stages(const void *args)
-{
-    return stages_v2("08_forward", "v2_stages", args);
-}
-
-static int run(void *args) { return forward_run<bf16>(args, stages(args)); }
-
-static size_t work(const void *args) { return forward_work<bf16>(args, stages(args)); }
-
 KCP_VARIANT(forward_v2_stages) = {
     "08_forward", "v2_stages", "the tensor-core kernels of the stages in sequence",
     KCP_BF16, KCP_DEVICE, "K 64, 128, 256 (sm_90a), V a multiple of 64 up to 2 K, C 64",
-    run, work };
-
-static int run_f32(void *args)
-{
-    return forward_run<float>(args, stages_v2_f32("08_forward", args));
-}
-
-static size_t work_f32(const void *args)
-{
-    return forward_work<float>(args, stages_v2_f32("08_forward", args));
-}
+    [](void *args) {
+        return forward_run<bf16>(args, stages_v2("08_forward", "v2_stages", args));
+    },
+    [](const void *args) {
+        return forward_work<bf16>(args, stages_v2("08_forward", "v2_stages", args));
+    } };
 
 KCP_VARIANT(forward_v2_stages_f32) = {
     "08_forward", "v2_stages_f32", "fp32 kernels of tiles of the stages in sequence",
-    KCP_F32, KCP_DEVICE, "K, V 64 or 128, C 64", run_f32, work_f32 };
+    KCP_F32, KCP_DEVICE, "K, V 64 or 128, C 64",
+    [](void *args) {
+        return forward_run<float>(args, stages_v2_f32("08_forward", args));
+    },
+    [](const void *args) {
+        return forward_work<float>(args, stages_v2_f32("08_forward", args));
+    } };

@@ -4,31 +4,20 @@
 #include "program.cuh"
 #include "v2_stages_recompute.cuh"
 
-static int run(void *args)
-{
-    return backward_run<bf16>(args, stages_v2_recompute(args));
-}
-
-static size_t work(const void *args)
-{
-    return backward_work<bf16>(args, stages_v2_recompute(args));
-}
-
 KCP_VARIANT(backward_v2_stages) = {
     "13_backward", "v2_stages", "the tensor-core kernels of the stages in sequence",
     KCP_BF16, KCP_DEVICE, "K 64, 128, 256 (sm_90a), V a multiple of 64 up to 2 K, C 64",
-    run, work };
-
-static int run_f32(void *args)
-{
-    return backward_run<float>(args, stages_v2_f32("13_backward", args));
-}
-
-static size_t work_f32(const void *args)
-{
-    return backward_work<float>(args, stages_v2_f32("13_backward", args));
-}
+    [](void *args) { return backward_run<bf16>(args, stages_v2_recompute(args)); },
+    [](const void *args) {
+        return backward_work<bf16>(args, stages_v2_recompute(args));
+    } };
 
 KCP_VARIANT(backward_v2_stages_f32) = {
     "13_backward", "v2_stages_f32", "fp32 kernels of tiles of the stages in sequence",
-    KCP_F32, KCP_DEVICE, "K, V 64 or 128, C 64", run_f32, work_f32 };
+    KCP_F32, KCP_DEVICE, "K, V 64 or 128, C 64",
+    [](void *args) {
+        return backward_run<float>(args, stages_v2_f32("13_backward", args));
+    },
+    [](const void *args) {
+        return backward_work<float>(args, stages_v2_f32("13_backward", args));
+    } };
