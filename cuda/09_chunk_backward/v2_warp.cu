@@ -1,6 +1,6 @@
 // v2_warp.cu -- backward of scan and output on tensor cores, by warps.
 // Book: chapter T, "Chapter 09: the reverse scan".
-#include "cuda/tile/warp_scan.cuh"
+#include "local_products.cuh"
 #include "cuda/host/processors.cuh"
 #include "cuda/host/stages_v2.cuh"
 
@@ -99,26 +99,13 @@ void reverse(const struct kcp_chunk_backward a)
     store_state<K>((float *)a.dh_in + state, 1, a.V, dS);
 }
 
-// Shared memory of the chunk-local kernel, which processes 64 columns of V at a time
-// with 128 threads.
-struct locals {
-    bf16 dO[CHUNK][64 + PAD], v_new[CHUNK][64 + PAD], Aqk[CHUNK][CHUNK + PAD];
-};
-
-// Computes dv_local [64 rows j, 64] = tril(Aqk)^T dO. A warp computes 16 rows j, as
-// sums over rows i >= j.
-static __device__ void inner(const struct locals &s, bf16 *to, int64_t ld, int len)
+// Stores dv_local [64 rows j, 64] = tril(Aqk)^T dO. A warp computes 16 rows j.
+static __device__ void store_inner(const struct locals<64> &s, bf16 *to, int64_t ld,
+                                   int len)
 {
     const int lane = threadIdx.x % 32, j0 = threadIdx.x / 32 * 16;
     float d[8][4] = {};
-    for (int i = j0; i < CHUNK; i += 16) {
-        uint32_t a[4], b[4];
-        ldmatrix_x4_trans(a, &s.Aqk[i][j0] + ldmatrix_offset_b(lane, CHUNK + PAD));
-        for (int v = 0; v < 4; v++) {
-            ldmatrix_x4_trans(b, &s.dO[i][v * 16] + ldmatrix_offset_a(lane, 64 + PAD));
-            mma_m16n16k16(d + 2 * v, a, b);
-        }
-    }
+    inner<64, 4>(s, j0, 0, d);
     for (int h = 0; h < 16; h++) {
         const int j = j0 + lane / 4 + h % 2 * 8;
         const float *x = d[h / 2] + h % 2 * 2;
@@ -128,24 +115,11 @@ static __device__ void inner(const struct locals &s, bf16 *to, int64_t ld, int l
     }
 }
 
-// Computes d [16 rows i, 64 columns j] += dO v_new^T. Each warp computes 16 rows.
-static __device__ void outer(const struct locals &s, float (*d)[4])
-{
-    const int lane = threadIdx.x % 32, i0 = threadIdx.x / 32 * 16;
-    for (int v = 0; v < 64; v += 16) {
-        uint32_t a[4], b[4];
-        ldmatrix_x4(a, &s.dO[i0][v] + ldmatrix_offset_a(lane, 64 + PAD));
-        for (int j = 0; j < 4; j++) {
-            ldmatrix_x4(b, &s.v_new[j * 16][v] + ldmatrix_offset_b(lane, 64 + PAD));
-            mma_m16n16k16(d + 2 * j, a, b);
-        }
-    }
-}
-
+// Processes 64 columns of V at a time with 128 threads.
 static __global__ __launch_bounds__(128)
 void local_gradients(const struct kcp_chunk_backward a)
 {
-    __shared__ __align__(128) struct locals s;
+    __shared__ __align__(128) struct locals<64> s;
     const int c = blockIdx.x, n = blockIdx.y, lane = threadIdx.x % 32;
     const struct token_range z = chunk_tokens(a, ((const int *)a.sc)[c], c);
     const int64_t ld = (int64_t)a.HV * a.V, at = (z.t * a.HV + n) * a.V;
@@ -159,8 +133,8 @@ void local_gradients(const struct kcp_chunk_backward a)
         cp_async_commit();
         cp_async_wait<0>();
         __syncthreads();
-        inner(s, (bf16 *)a.dv_local + at + v, ld, z.len);
-        outer(s, d);
+        store_inner(s, (bf16 *)a.dv_local + at + v, ld, z.len);
+        outer<64, 4>(s, threadIdx.x / 32 * 16, 0, d);
         __syncthreads();
     }
     for (int h = 0; h < 16; h++) {

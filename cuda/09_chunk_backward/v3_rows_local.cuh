@@ -1,51 +1,13 @@
 // v3_rows_local.cuh -- dAqk and dv_local of a chunk, stored by whole rows.
 // Book: chapter T, "Whole rows".
 #include "cuda/tile/launch_shared.cuh"
-#include "cuda/tile/warp_scan.cuh"
+#include "local_products.cuh"
 
 // Bound: memory, 40 KiB read and 24 KiB written per chunk and head, 0.19 ms for 8192
 // tokens of 96 heads. The kernel of v2 waits for each half of V separately and writes
 // 16 bytes per row. Here each of eight warps computes 16 rows and half of the columns.
 // There are three barriers: after the tiles have arrived; after the tiles have been
 // read, so that results may overwrite the tiles; after the results are stored.
-template <int V>
-struct locals {
-    bf16 dO[CHUNK][V + PAD], v_new[CHUNK][V + PAD], Aqk[CHUNK][CHUNK + PAD];
-};
-
-// Computes d [16,V/2], the part of tril(Aqk)^T dO that starts at row j0 and column v0.
-template <int V>
-static __device__ void inner(const struct locals<V> &s, int j0, int v0, float (*d)[4])
-{
-    const int lane = threadIdx.x % 32;
-    for (int i = j0; i < CHUNK; i += 16) {
-        uint32_t a[4], b[4];
-        ldmatrix_x4_trans(a, &s.Aqk[i][j0] + ldmatrix_offset_b(lane, CHUNK + PAD));
-        #pragma unroll
-        for (int v = 0; v < V / 32; v++) {
-            ldmatrix_x4_trans(b,
-                              &s.dO[i][v0 + v * 16] + ldmatrix_offset_a(lane, V + PAD));
-            mma_m16n16k16(d + 2 * v, a, b);
-        }
-    }
-}
-
-// Computes d [16,32], the part of dO v_new^T from row i0 and column j0 (0 if j0 > i0).
-template <int V>
-static __device__ void outer(const struct locals<V> &s, int i0, int j0, float (*d)[4])
-{
-    const int lane = threadIdx.x % 32;
-    for (int v = 0; v < V && j0 <= i0; v += 16) {
-        uint32_t a[4], b[4];
-        ldmatrix_x4(a, &s.dO[i0][v] + ldmatrix_offset_a(lane, V + PAD));
-        #pragma unroll
-        for (int j = 0; j < 2; j++) {
-            ldmatrix_x4(b, &s.v_new[j0 + j * 16][v] + ldmatrix_offset_b(lane, V + PAD));
-            mma_m16n16k16(d + 2 * j, a, b);
-        }
-    }
-}
-
 template <int V>
 static __global__ __launch_bounds__(256, 3)
 void local_gradients(const struct kcp_chunk_backward a)
@@ -65,8 +27,8 @@ void local_gradients(const struct kcp_chunk_backward a)
     cp_async_commit();
     cp_async_wait<0>();
     __syncthreads();
-    inner<V>(s, r, half * (V / 2), x);
-    outer<V>(s, r, half * 32, y);
+    inner<V, V / 32>(s, r, half * (V / 2), x);
+    outer<V, 2>(s, r, half * 32, y);
     __syncthreads();
     #pragma unroll
     for (int h = 0; h < V / 8; h++)
