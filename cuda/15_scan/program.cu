@@ -1,7 +1,5 @@
-// program.cuh -- one rank's Spike-KDA: tiles, maps, repeated outputs, and backward.
+// program.cu -- one rank's Spike-KDA: tiles, maps, repeated outputs, and backward.
 // Book: chapter 15, "Code: kernels".
-#pragma once
-
 #include "core/paths.h"
 #include "rank.cuh"
 
@@ -242,3 +240,8 @@ size_t scan_work(const void *args, const struct scan_kernel &by)
     struct scan x;
     return a->plan ? scan_layout(&x, a, by) : 0;
 }
+
+template int scan_run<bf16>(void *args, const struct scan_kernel &by);
+template int scan_run<float>(void *args, const struct scan_kernel &by);
+template size_t scan_work<bf16>(const void *args, const struct scan_kernel &by);
+template size_t scan_work<float>(const void *args, const struct scan_kernel &by);

@@ -19,8 +19,8 @@ struct scan_kernel {
 };
 
 // scan_run runs one rank's pass with the arguments `args` (struct kcp_scan) and returns
-// a status of kcp.h. `scan_work` returns the bytes of workspace for scan_run. The
-// program is compiled once per storage type, for all variants.
+// a status of kcp.h. `scan_work` returns the bytes of workspace for scan_run. All
+// variants share one object with both.
 template <class X>
 int scan_run(void *args, const struct scan_kernel &by);
 template <class X>
