@@ -6,7 +6,9 @@
 template <int model, int K, int V>
 static int one_size(const struct family *x)
 {
-    return form_of<model, K, V>(x);
+    const size_t bytes = sizeof(struct form_storage<model, K, V>);
+    return launch_shared(make_form<model, K, V>, dim3(x->NC, x->a.HV),
+                         traits<model>::threads, bytes, x->a.stream, *x);
 }
 
 int family_tiles_form(const struct family *x)

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "v2_back_diagonal.cuh"
+#include "v2_sizes.cuh"
 #include "cuda/tile/launch_shared.cuh"
 
 // Bound: 14 to 16 C K exponentials per chunk and head, half of them for pairs within 16
@@ -47,18 +48,6 @@ static __device__ void put_far(struct back_storage<model, K, V> &s, int d0,
     put_columns<C>(s.far[1][0] + d0, K + PAD, W.x, 0);
     if (s.looks) put_columns<C>(s.far[s.looks * 2][0] + d0, K + PAD, Y.x, 0);
     if (s.m == 2) put_columns<C>(s.far[s.m + 1][0] + d0, K + PAD, U.x, 0);
-}
-
-// Stores rows of a tile to a tensor [T,heads,width].
-template <int width>
-static __device__ void put_tokens(struct token_range z, int heads, int n, void *to,
-                                  const bf16 *from)
-{
-    for (int at = threadIdx.x; at < z.len * width / 8; at += blockDim.x) {
-        const int i = at / (width / 8), d = at % (width / 8) * 8;
-        *(uint4 *)(out<bf16>(to, z.t + i, heads, n, width) + d) =
-            *(const uint4 *)(from + i * (width + PAD) + d);
-    }
 }
 
 // Stores dv, and for GDN-2 also domega = z v, before other data overwrites z.
@@ -127,7 +116,9 @@ void form_backward(const struct family x)
         systems(s, (float)x.a.scale);
         put_values(x, z, n, s);
         __syncthreads();
-        load_inputs(x, z, n, s);
+        load_vectors<K, V, 0>(x, z, n, s);          // overwrites h and dS
+        cp_async_commit();
+        cp_async_wait<0>();
         __syncthreads();
         start_dG(s, d0, z.len - 1, P, Y, W, U);
         pairs_back(s, d0, P, Y, W, U);
@@ -143,7 +134,7 @@ void form_backward(const struct family x)
 }
 
 template <int model, int K, int V>
-static int back_of(const struct family *x)
+static int one_size(const struct family *x)
 {
     const size_t bytes = sizeof(struct back_storage<model, K, V>);
     return launch_shared(form_backward<model, K, V>, dim3(x->NC, x->a.H), 2 * K, bytes,

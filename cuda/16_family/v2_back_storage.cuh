@@ -107,23 +107,3 @@ static __device__ void load_states(const struct family &x, struct token_range z,
     load_gate<R::C>(a, z, n, s.G);
     cp_async_commit();
 }
-
-// Loads q, k, a and b, which overwrite h and dS.
-template <int model, int K, int V>
-static __device__ void load_inputs(const struct family &x, struct token_range z, int n,
-                                   struct back_storage<model, K, V> &s)
-{
-    typedef struct back_storage<model, K, V> R;
-    const struct kcp_family &a = x.a;
-    const int H = a.H, HV = a.HV, qk = n / (HV / H);
-    const int64_t ld = (int64_t)HV * K;
-    cp_async_rows<K, R::C>(s.q[0], in<bf16>(a.q, z.t, H, qk, K), (int64_t)H * K, z.len);
-    cp_async_rows<K, R::C>(s.k[0], in<bf16>(a.k, z.t, H, qk, K), (int64_t)H * K, z.len);
-    if (s.looks)
-        cp_async_rows<K, R::S>(s.a[0], in<bf16>(s.m == 2 ? a.a : a.b, z.t, HV, n, K),
-                               ld, z.len);
-    if (s.m == 2)
-        cp_async_rows<K, R::D>(s.b[0], in<bf16>(a.b, z.t, HV, n, K), ld, z.len);
-    cp_async_commit();
-    cp_async_wait<0>();
-}

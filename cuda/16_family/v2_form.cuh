@@ -45,15 +45,15 @@ static __device__ void gate_rows(const struct family &x, struct token_range z, i
     }
 }
 
-// Stores a matrix of the triangular systems as [T,HV,C], for backward.
-template <int C>
-static __device__ void store_block(const struct family &x, struct token_range z, int n,
-                                   void *to, const bf16 *from)
+// Stores rows of a tile to a tensor [T,heads,width].
+template <int width>
+static __device__ void put_tokens(struct token_range z, int heads, int n, void *to,
+                                  const bf16 *from)
 {
-    for (int at = threadIdx.x; at < z.len * C / 8; at += blockDim.x) {
-        const int i = at / (C / 8), j = at % (C / 8) * 8;
-        *(uint4 *)(out<bf16>(to, z.t + i, x.a.HV, n, C) + j) =
-            *(const uint4 *)(from + i * (C + PAD) + j);
+    for (int at = threadIdx.x; at < z.len * width / 8; at += blockDim.x) {
+        const int i = at / (width / 8), d = at % (width / 8) * 8;
+        *(uint4 *)(out<bf16>(to, z.t + i, heads, n, width) + d) =
+            *(const uint4 *)(from + i * (width + PAD) + d);
     }
 }
 
@@ -154,7 +154,9 @@ void make_form(const struct family x)
     const int n = blockIdx.y;
     const float scale = x.a.scale;
 
-    load_chunk(x, z, n, s);
+    load_vectors<K, V, 1>(x, z, n, s);
+    load_gate<C>(x.a, z, n, s.G);
+    cp_async_commit();
     for (int at = threadIdx.x; at < s.S * s.LS; at += blockDim.x)
         s.L[0][at] = s.A[0][at] = 0.0f;
     for (int at = threadIdx.x; at < C * (CHUNK + PAD); at += blockDim.x)
@@ -174,7 +176,8 @@ void make_form(const struct family x)
     else gate_rows(x, z, n, s, s.looks ? C : 0);
     __syncthreads();
     put_known(x, z, n, s);
-    if (s.m == 2 && x.a.pass == KCP_BACKWARD) store_block<C>(x, z, n, x.B, s.B[0]);
+    if (s.m == 2 && x.a.pass == KCP_BACKWARD)
+        put_tokens<C>(z, x.a.HV, n, x.B, s.B[0]);
     if (!s.looks) return;
     join_blocks<16, LS>(s.L, s.A);
     if (C == CHUNK) join_blocks<32, LS>(s.L, s.A);
@@ -185,13 +188,5 @@ void make_form(const struct family x)
     __syncthreads();
     store_rows_of_form<K>(x, z, n, 0, x.w, s.a[0], K + PAD);
     store_rows_of_form<V>(x, z, n, 0, x.u, s.v[0], V + PAD);
-    if (x.a.pass == KCP_BACKWARD) store_block<C>(x, z, n, x.L, s.Ab[0]);
-}
-
-template <int model, int K, int V>
-static int form_of(const struct family *x)
-{
-    const size_t bytes = sizeof(struct form_storage<model, K, V>);
-    return launch_shared(make_form<model, K, V>, dim3(x->NC, x->a.HV),
-                         traits<model>::threads, bytes, x->a.stream, *x);
+    if (x.a.pass == KCP_BACKWARD) put_tokens<C>(z, x.a.HV, n, x.L, s.Ab[0]);
 }

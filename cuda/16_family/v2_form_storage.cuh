@@ -56,26 +56,25 @@ static __device__ void load_gate(const struct kcp_family &a, struct token_range 
     }
 }
 
-// Loads q, k, v, a, b and g of a chunk. Rows past the chunk's end become 0.
-template <int model, int K, int V>
-static __device__ void load_chunk(const struct family &x, struct token_range z, int n,
-                                  struct form_storage<model, K, V> &s)
+// Loads q, k, a and b of a chunk, and v if `of_v` is set, to a storage R of a model.
+// Rows past the chunk's end become 0.
+template <int K, int V, int of_v, class R>
+static __device__ __forceinline__ void load_vectors(const struct family &x,
+                                                    struct token_range z, int n, R &s)
 {
-    typedef struct form_storage<model, K, V> R;
     const struct kcp_family &a = x.a;
     const int H = a.H, HV = a.HV, qk = n / (HV / H);
     const int64_t ld = (int64_t)HV * K;
     cp_async_rows<K, R::C>(s.q[0], in<bf16>(a.q, z.t, H, qk, K), (int64_t)H * K, z.len);
     cp_async_rows<K, R::C>(s.k[0], in<bf16>(a.k, z.t, H, qk, K), (int64_t)H * K, z.len);
-    cp_async_rows<V, R::C>(s.v[0], in<bf16>(a.v, z.t, HV, n, V), (int64_t)HV * V,
-                           z.len);
+    if (of_v)
+        cp_async_rows<V, R::C>(s.v[0], in<bf16>(a.v, z.t, HV, n, V), (int64_t)HV * V,
+                               z.len);
     if (s.looks)
         cp_async_rows<K, R::S>(s.a[0], in<bf16>(s.m == 2 ? a.a : a.b, z.t, HV, n, K),
                                ld, z.len);
     if (s.m == 2)
         cp_async_rows<K, R::D>(s.b[0], in<bf16>(a.b, z.t, HV, n, K), ld, z.len);
-    load_gate<R::C>(a, z, n, s.G);
-    cp_async_commit();
 }
 
 // Replaces gates by G, their cumulative sum within the chunk, in base 2. G is constant

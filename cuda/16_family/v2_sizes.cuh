@@ -10,7 +10,7 @@ int family_tiles_form(const struct family *x);
 int family_tiles_back(const struct family *x);
 int family_tiles_back_dplr(const struct family *x);    // DPLR
 
-// Runs one model at one size. Each .cu file that includes this header defines one_size.
+// Runs one model at one size. Defined for each .cu file that includes this header.
 template <int model, int K, int V>
 static int one_size(const struct family *x);
 
