@@ -123,10 +123,19 @@ static int draw_one(struct runner *x, const char *name, size_t n, int what)
     return cudaDeviceSynchronize() == cudaSuccess ? KCP_OK : KCP_CUDA;
 }
 
-static int draw_typed(struct runner *x, const char *name, size_t n, int what,
-                      enum kcp_type type)
+// Draws an input of a stage, with the size and type of its field.
+static int draw_field(struct runner *x, const char *stage, const char *name, int what)
 {
-    switch (type) {
+    const struct kcp_stage *st = stage_find(stage);
+    const struct kcp_field *f = st->fields;
+    struct kcp_call c = x->call;
+    while (strcmp(f->name, name)) f++;
+    if (st->facts & KCP_CONVOLVES) {               // the convolution of v
+        c.D = c.HV * c.V;
+        c.Wc = CONV_WIDTH;
+    }
+    const size_t n = (size_t)kcp_field_numbers(&c, f);
+    switch (kcp_type_of(&c, f->store, KCP_BF16)) {
     case KCP_TYPE_F64: return draw_one<double>(x, name, n, what);
     case KCP_TYPE_F32: return draw_one<float>(x, name, n, what);
     case KCP_TYPE_F16: return draw_one<__half>(x, name, n, what);
@@ -185,50 +194,32 @@ static int fill_family(struct runner *x)
     return e;
 }
 
-static int fill_spikes(struct runner *x)
-{
-    typedef __nv_bfloat16 X;
-    const struct kcp_call *c = &x->call;
-    const size_t rows = (size_t)c->T * c->HV, D = c->D;
-    int e = draw_one<X>(x, "alpha_base", rows * c->K, ALPHA);
-    if (!e) e = draw_one<X>(x, "beta_base", rows, BETA);
-    if (!e) e = draw_one<X>(x, "spike", rows * D, SPIKES);
-    if (!e) e = draw_one<float>(x, "W_alpha", c->HV * c->K * D, WEIGHTS);
-    return e ? e : draw_one<float>(x, "w_beta", c->HV * D, WEIGHTS);
-}
-
-// Draws the inputs of the convolution of v (chapter 14): D = HV * V channels.
-static int fill_conv(struct runner *x)
-{
-    typedef __nv_bfloat16 X;
-    const size_t D = (size_t)x->call.HV * x->call.V, n = (size_t)x->call.T * D;
-    int e = draw_one<X>(x, "x", n, ROWS);
-    if (!e) e = draw_one<X>(x, "dy", n, ROWS);
-    if (!e) e = draw_one<float>(x, "weight", D * CONV_WIDTH, WEIGHTS);
-    return e ? e : draw_one<float>(x, "bias", D, WEIGHTS);
-}
-
 // A_log and dt_bias are equal on all ranks. With --ranks, draws no states, because FLA,
 // timed on the same case, supports no states in context parallelism.
 int fill_inputs(struct runner *x)
 {
+    static const struct { const char *stage, *name; enum draw what; } rows[] = {
+        { "02", "A_log", A_LOG }, { "02", "dt_bias", DT_BIAS }, { "02", "q_raw", ROWS },
+        { "02", "k_raw", ROWS }, { "08", "v", ROWS }, { "13", "do_", ROWS },
+        { "02", "g_raw", GATE }, { "02", "beta_raw", BETA }, { "14", "x", ROWS },
+        { "14", "dy", ROWS }, { "14", "weight", WEIGHTS }, { "14", "bias", WEIGHTS },
+        { "15", "alpha_base", ALPHA }, { "15", "beta_base", BETA },
+        { "15", "spike", SPIKES }, { "15", "W_alpha", WEIGHTS },
+        { "15", "w_beta", WEIGHTS },
+    };
+    static const char *const states[] = { "h0", "dht", "h_in", "h_start", "dh_out",
+                                          "dh_end" };
     const struct kcp_call *c = &x->call;
-    const size_t T = (size_t)c->T, QK = T * c->H * c->K;
     const size_t state = (size_t)c->NS * c->HV * c->K * c->V;
+    int e = KCP_OK;
     if (kcp_models[c->model].kind == KCP_FAMILY) return fill_family(x);
-    const char *states[] = { "h0", "dht", "h_in", "h_start", "dh_out", "dh_end" };
-    int e = draw_one<float>(x, "A_log", c->HV, A_LOG);
-    if (!e) e = draw_one<float>(x, "dt_bias", (size_t)c->HV * c->KG, DT_BIAS);
-    if (!e) e = draw_typed(x, "q_raw", QK, ROWS, c->q_type);
-    if (!e) e = draw_typed(x, "k_raw", QK, ROWS, c->q_type);
-    if (!e) e = draw_typed(x, "v", T * c->HV * c->V, ROWS, c->q_type);
-    if (!e) e = draw_typed(x, "do_", T * c->HV * c->V, ROWS, c->q_type);
-    if (!e) e = draw_typed(x, "g_raw", T * c->HV * c->KG, GATE, c->g_type);
-    if (!e) e = draw_typed(x, "beta_raw", T * c->HV, BETA, c->beta_type);
-    for (int i = 0; i < 6 && !e && !x->b->ranks; i++)
-        e = draw_one<float>(x, states[i], state, ROWS);
-    if (!e && bench_selects(x->b, stage_find("14"))) e = fill_conv(x);
-    return e || !bench_selects(x->b, stage_find("15")) ? e : fill_spikes(x);
+    for (const auto &r : rows)
+        if (!e && (strcmp(r.stage, "14") < 0 ||
+                   bench_selects(x->b, stage_find(r.stage))))
+            e = draw_field(x, r.stage, r.name, r.what);
+    for (const char *name : states)
+        if (!e && !x->b->ranks) e = draw_one<float>(x, name, state, ROWS);
+    return e;
 }
 
 // ---- chapter 17, KDA: decay = exp2(G at the chunk's last token)
