@@ -114,13 +114,9 @@ double cost_flops(const struct kcp_stage *s, const struct kcp_call *c);
  * each sequence in stage 14. */
 int    is_left_out(const struct kcp_field *f);
 
-/* judged.c: `heads` and `channels` count what was judged, and `worst` describes the
- * largest error. If ranks are processes, nothing is judged and `outcome` is NA. */
-struct judged {
-    int heads, channels;
-    enum outcome outcome;
-    struct worst worst;
-};
+/* judged.c: `worst` describes the largest error. If ranks are processes, nothing is
+ * judged and `outcome` is NA. */
+struct judged { enum outcome outcome; struct worst worst; };
 /* Fills the outputs with NaN, runs the variant again, and compares some value heads
  * (for a convolution some channels) with the reference in double. Reference results are
  * cached until another stage is judged. */

@@ -20,11 +20,8 @@ double cost_bytes(const struct kcp_stage *s, const struct kcp_call *c,
     double bytes = 0;
     for (int i = 0; i < s->nfields; i++) {
         const struct kcp_field *f = &s->fields[i];
-        int64_t dim[4];
-        double n = 1;
         if (!field_used(f, c) || is_left_out(f)) continue;
-        const int nd = shape_dims(c, f->shape, dim);
-        for (int d = 0; d < nd; d++) n *= (double)dim[d];
+        double n = (double)kcp_field_numbers(c, f);
         if (!strcmp(f->name, "G")) n *= rows_of_G(s, c);
         bytes += n * (double)kcp_bytes_of(c, f->store, as);
     }

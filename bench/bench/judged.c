@@ -272,11 +272,10 @@ static int run_once_more(const struct kcp_stage *st, const struct kcp_variant *v
     size_t first_bytes = 0;
     for (int i = 0; i < st->nfields; i++) {
         const struct kcp_field *f = &st->fields[i];
-        const struct axes a = axes_of(st, f, c);
-        const int64_t n = a.outer * a.inner * (a.heads ? a.heads : 1);
         void *p = pointer_of(args, f);
         if (!field_used(f, c) || field_in(f) || !p) continue;
-        const size_t bytes = (size_t)n * kcp_bytes_of(c, f->store, v->storage);
+        const size_t bytes = (size_t)kcp_field_numbers(c, f)
+                             * kcp_bytes_of(c, f->store, v->storage);
         if (cudaMemset(p, 0xff, bytes)) return KCP_CUDA;
         if (!first) first = p;
         if (first == p) first_bytes = bytes;
@@ -313,8 +312,6 @@ int judge_timed(struct runner *x, const struct kcp_stage *st,
     for (int i = 0; i < mine->n && !e; i++) {
         e = mine->part[i].status;
         if (!e) e = compare_part(&mine->worst, &mine->part[i], st, args, v->storage);
-        out->heads += is_conv(st) ? 0 : mine->part[i].call.HV;
-        out->channels += is_conv(st) ? mine->part[i].call.D : 0;
     }
     if (wait_for_all(x) && !e) e = KCP_COMM;
     for (int r = 0; r < x->world->R && !e; r++) {
@@ -326,7 +323,7 @@ int judge_timed(struct runner *x, const struct kcp_stage *st,
     const struct worst *w = &out->worst;
     out->outcome = PASS;
     if (w->err > 0.9 * w->tol) out->outcome = MARGINAL;
-    if (!(w->tol > 0) || w->nan || !(w->err <= w->tol)) out->outcome = FAIL;
+    if (!(w->tol > 0) || is_wrong(w)) out->outcome = FAIL;
     if (wait_for_all(x) && !e) e = KCP_COMM;
     return e;
 }

@@ -88,15 +88,13 @@ char *args_of(struct runner *x, const struct kcp_stage *st, const struct kcp_cal
     if (args) memcpy(args, c, sizeof *c);
     for (int i = 0; args && i < st->nfields; i++) {
         const struct kcp_field *f = &st->fields[i];
-        int64_t dim[4], n = 1;
         if (!field_used(f, c) || is_left_out(f)) continue;
         const char *shared_as = f->name;
         if (!strcmp(f->name, "maps")) shared_as = "map";
         if (!strcmp(f->name, "h_kept_in")) shared_as = "h_in";
         void *p = device_find(s, shared_as);
-        const int nd = shape_dims(c, f->shape, dim);
-        for (int d = 0; d < nd; d++) n *= dim[d];
-        const size_t bytes = (size_t)n * kcp_bytes_of(c, f->store, as);
+        const size_t bytes = (size_t)kcp_field_numbers(c, f)
+                             * kcp_bytes_of(c, f->store, as);
         if (!p) shared_as = f->name;
         if (!field_in(f)) p = device_add(s, shared_as, bytes);
         const char *wrong = p ? NULL : field_in(f) ? "is missing" : "was not allocated";
