@@ -203,7 +203,8 @@ local function records(path)
   local L, t = lines_of(path) or {}, {}
   for i, l in ipairs(L) do
     local macro = l:match("^ *(MUTANT)%(") or l:match("^([A-Z_]+)%(")
-    if macro and macro:match("VARIANT$") or macro == "KCP_CHECK" or macro == "MUTANT" or macro == "MUTANT_RECORD" or macro == "RECORD" or macro == "CHECK" then
+    local pair = macro == "KCP_VARIANT_PAIR"
+    if pair or macro and macro:match("VARIANT$") or macro == "KCP_CHECK" or macro == "MUTANT" or macro == "MUTANT_RECORD" or macro == "RECORD" or macro == "CHECK" then
       local s, j = l:gsub("%s*\\$", ""), i
       while not s:match("[;)]$") and L[j + 1] and j < i + 8 do j = j + 1; s = s .. " " .. L[j]:gsub("%s*\\$", "") end
       s = s:gsub('"%s+"', "")
@@ -216,6 +217,7 @@ local function records(path)
         t[#t + 1] = { stage = stage, name = words[1], why = words[#words], line = i }
       elseif #words >= 3 then
         t[#t + 1] = { stage = words[1], name = words[2], why = words[3], line = i }
+        if pair then t[#t + 1] = { stage = words[1], name = words[2] .. "_f32", why = words[3], line = i } end
       elseif #words >= 1 and stage then
         local ident = s:match("^ *[A-Z_]+%(([%w_]+)")
         t[#t + 1] = { stage = stage, name = (macro == "MUTANT" and "mutant_" or "") .. ident,
