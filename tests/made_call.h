@@ -34,16 +34,14 @@ struct made_call {
 static inline int64_t made_numbers(const struct kcp_call *c, const char *shape,
                                    int64_t most)
 {
-    int64_t all = 1;
-    for (const char *at = shape; *at; at += strspn(at, " ")) {
-        const size_t n = strcspn(at, " ");
-        const int64_t size = shape_letter(c, at, n);
-        if (size < 0 || size > most) return -1;
-        all *= size;
+    int64_t all = 1, dim[4];
+    const int n = shape_dims(c, shape, dim);
+    for (int i = 0; i < n; i++) {
+        if (dim[i] > most) return -1;
+        all *= dim[i];
         if (all > most) return -1;
-        at += n;
     }
-    return all;
+    return n < 0 ? -1 : all;
 }
 
 static inline void made_set(struct made_call *m, int i, void *p)
