@@ -186,7 +186,7 @@ sanitize-host:
 PREFIX  ?= /usr/local
 version := $(shell sed -n 's/.*return "\([0-9.]*\)".*/\1/p' ref/core/version.c)
 soname  := libkcp.so.$(firstword $(subst ., ,$(version)))
-public  := ref/kcp.h ref/models.def ref/comm.h ref/kcp_mpi.h ref/stages.h ref/layer.h ref/ref.h
+public  := ref/kcp.h ref/models.def ref/comm.h comm/backend/kcp_mpi.h ref/stages.h ref/layer.h ref/ref.h
 $B/libkcp.so: $(call obj,$(ref) $(comm)) $(cuda_lib_obj) $(list_at)
 	@echo "  link $@"
 	@$(CC) -shared $(LDFLAGS) -Wl,-soname,$(soname) $(filter %.o,$^) -lpthread -lm -ldl \
@@ -230,7 +230,7 @@ uninstall: prefix
 	  '$(DESTDIR)$(PREFIX)/share/doc/kcp/LICENSE' \
 	  '$(DESTDIR)$(PREFIX)/share/doc/kcp/CHANGELOG.md'
 	cd '$(DESTDIR)$(PREFIX)/include/kcp' 2>/dev/null && \
-	  rm -f $(patsubst ref/%,%,$(public) $(wildcard ref/stages/*.def)) || true
+	  rm -f $(notdir $(public)) $(patsubst ref/%,%,$(wildcard ref/stages/*.def)) || true
 	rmdir '$(DESTDIR)$(PREFIX)/include/kcp/stages' '$(DESTDIR)$(PREFIX)/include/kcp' \
 	  '$(DESTDIR)$(PREFIX)/share/doc/kcp' '$(DESTDIR)$(PREFIX)/share/kcp/mpi' \
 	  '$(DESTDIR)$(PREFIX)/share/kcp' '$(DESTDIR)$(PREFIX)/lib/cmake/kcp' \

@@ -6,7 +6,7 @@ examples: $(examples)
 $(examples): $B/%: $B/book/examples/%.o $(call obj,$(ref) $(comm) $(mpi)) $(cuda_lib_obj)
 	@echo "  link $@"
 	@$(CC) $(LDFLAGS) $^ $(LDLIBS) $(cuda_ldlibs) -o $@
-$(examples:$B/%=$B/book/examples/%.o): with_mpi := $(mpi_flags)
+$(examples:$B/%=$B/book/examples/%.o): with_mpi := $(mpi_flags) -Icomm/backend
 $(examples:$B/%=$B/book/examples/%.o): $(mpi_at)
 $B/book/examples/gdn.o: book/examples/kda.c
 	@mkdir -p $(@D)

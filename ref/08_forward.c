@@ -25,21 +25,12 @@ static double *tensor(struct fore *x, const char *name, int64_t numbers)
     return p ? p : rank_zeros(&x->own, numbers);
 }
 
-/* Declares a stage's args struct `name`: a copy of this rank's call, with the chunk
- * arrays cu, cn and sc. */
-//> stage-args
-#define STAGE(type, name)                                                             \
-    struct type name = { 0 };                                                         \
-    memcpy(&name, x->a, sizeof(struct kcp_call));                                     \
-    name.cu = x->a->cu; name.cn = x->a->cn; name.sc = x->a->sc
-//< stage-args
-
 /* Runs stages 02 and 03, in which chunks are independent. */
 static int local(struct fore *x)
 {
     const struct kcp_forward *a = x->a;
     const int64_t TH = a->T * a->H, TV = a->T * a->HV;
-    STAGE(kcp_gate, gate);
+    RANK_STAGE(kcp_gate, gate);
     gate.pass = KCP_FORWARD;
     gate.q_raw = a->q_raw; gate.k_raw = a->k_raw; gate.g_raw = a->g_raw;
     gate.beta_raw = a->beta_raw; gate.A_log = a->A_log; gate.dt_bias = a->dt_bias;
@@ -50,7 +41,7 @@ static int local(struct fore *x)
     gate.G = x->G = tensor(x, "G", TV * a->KG);
     gate.g = rank_zeros(&x->own, TV * a->KG);
 
-    STAGE(kcp_wy, wy);
+    RANK_STAGE(kcp_wy, wy);
     wy.q = x->q; wy.k = x->k; wy.v = a->v; wy.G = x->G; wy.beta = x->beta;
     wy.Aqk = x->Aqk = tensor(x, "Aqk", TV * a->C); wy.A = tensor(x, "A", TV * a->C);
     wy.u = x->u = tensor(x, "u", TV * a->V); wy.w = x->w = tensor(x, "w", TV * a->K);
@@ -87,7 +78,7 @@ static int carry(struct fore *x)
     for (int s = 0; s < a->NS; s++)
         want[s] = kcp_plan_want(x->plan, x->plan->ctx[a->r].seg0 + s, 0);
     rank_enter(a, 0, a->h0, x->h_start);
-    STAGE(kcp_affine, affine);
+    RANK_STAGE(kcp_affine, affine);
     affine.want = want; affine.k = x->k; affine.kg = x->kg; affine.w = x->w;
     affine.u = x->u; affine.G = x->G; affine.h_start = x->h_start; affine.map = x->maps;
     const int status = ref_affine(&affine);
@@ -118,7 +109,7 @@ static int output(struct fore *x)
     const int64_t TV = a->T * a->HV, KV = (int64_t)a->HV * a->K * a->V;
     double *h_out = rank_zeros(&x->own, a->NS * KV);
 
-    STAGE(kcp_chunk, chunk);
+    RANK_STAGE(kcp_chunk, chunk);
     chunk.q = x->q; chunk.k = x->k; chunk.qg = x->qg; chunk.kg = x->kg;
     chunk.u = x->u; chunk.w = x->w; chunk.Aqk = x->Aqk; chunk.G = x->G;
     chunk.h_in = x->states; chunk.o = a->o; chunk.h_out = h_out;

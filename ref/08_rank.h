@@ -10,12 +10,23 @@
 #include "checked.h"
 #include "ref.h"
 
+#include <string.h>
+
 #pragma GCC visibility push(hidden)
 
 //> arrays
 /* The arrays that a program allocates. `full` is 1 if an allocation failed. */
 struct rank_arrays { int full, n; void *at[40]; };
 //< arrays
+
+/* Declares a stage's args struct `name`: a copy of this rank's call, with the chunk
+ * arrays cu, cn and sc. */
+//> stage-args
+#define RANK_STAGE(type, name)                                                        \
+    struct type name = { 0 };                                                         \
+    memcpy(&name, x->a, sizeof(struct kcp_call));                                     \
+    name.cu = x->a->cu; name.cn = x->a->cn; name.sc = x->a->sc
+//< stage-args
 
 /* Returns a new array of zeros. On failure returns NULL and sets x->full. */
 void *rank_zeros(struct rank_arrays *x, int64_t numbers);

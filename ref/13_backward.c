@@ -16,14 +16,6 @@ struct backward_rank {
     double *dq, *dk, *dbeta, *dg, *dA_part, *ddt_part;           /* chapters 10, 02 */
 };
 
-/* CALL declares a struct `name` with this rank's call. STAGE adds cu, cn and sc. */
-#define CALL(type, name)                                                              \
-    struct type name = { 0 };                                                         \
-    memcpy(&name, x->a, sizeof(struct kcp_call))
-#define STAGE(type, name)                                                             \
-    CALL(type, name);                                                                 \
-    name.cu = x->a->cu; name.cn = x->a->cn; name.sc = x->a->sc
-
 /* Checks the saved block and sets pointers to its tensors. */
 static int open_block(struct backward_rank *x)
 {
@@ -57,13 +49,13 @@ static int recompute(struct backward_rank *x)
     double *h_start = rank_zeros(&x->own, a->NS * size);
     int status;
 
-    STAGE(kcp_gate, gate);
+    RANK_STAGE(kcp_gate, gate);
     gate.pass = KCP_FORWARD;
     gate.g_raw = a->g_raw; gate.A_log = a->A_log; gate.dt_bias = a->dt_bias;
     gate.g = rank_zeros(&x->own, TV * a->KG);
     gate.G = x->G = rank_zeros(&x->own, TV * a->KG);
 
-    STAGE(kcp_wy, wy);
+    RANK_STAGE(kcp_wy, wy);
     wy.q = x->q; wy.k = x->k; wy.v = a->v; wy.G = x->G; wy.beta = x->beta; wy.A = x->A;
     wy.u = x->u = rank_zeros(&x->own, TV * a->V);
     wy.w = x->w = rank_zeros(&x->own, TV * a->K);
@@ -72,11 +64,12 @@ static int recompute(struct backward_rank *x)
         wy.qg = x->qg = rank_zeros(&x->own, TV * a->K);
     }
 
-    CALL(kcp_h0, h0);
+    struct kcp_h0 h0 = { 0 };
+    memcpy(&h0, a, sizeof(struct kcp_call));
     h0.pass = KCP_BACKWARD; h0.h_start = h_start; h0.h_kept_in = kept;
     h0.h_back = rank_zeros(&x->own, a->NS * size);
 
-    STAGE(kcp_chunk, chunk);
+    RANK_STAGE(kcp_chunk, chunk);
     chunk.q = x->q; chunk.k = x->k; chunk.qg = x->qg; chunk.kg = x->kg;
     chunk.u = x->u; chunk.w = x->w; chunk.Aqk = x->Aqk; chunk.G = x->G;
     chunk.h_in = x->plan->L || x->plan->scattered ? kept : h0.h_back;
@@ -102,7 +95,7 @@ static int carry(struct backward_rank *x)
     const int64_t map = (int64_t)a->HV * a->K * (a->V + a->K);
     int *want = rank_zeros(&x->own, a->NS), status;
 
-    STAGE(kcp_merge_backward, m);
+    RANK_STAGE(kcp_merge_backward, m);
     m.want = want; m.q = x->q; m.k = x->k; m.qg = x->qg; m.kg = x->kg; m.w = x->w;
     m.G = x->G; m.do_ = a->do_; m.dv_local = x->dv_local; m.dh_end = x->states;
     m.dmap = rank_zeros(&x->own, a->NS * map);
@@ -134,7 +127,7 @@ static int carry(struct backward_rank *x)
 static int chunks(struct backward_rank *x, int part)
 {
     const struct kcp_backward *a = x->a;
-    STAGE(kcp_chunk_backward, c);
+    RANK_STAGE(kcp_chunk_backward, c);
     c.part = part;
     c.q = x->q; c.k = x->k; c.qg = x->qg; c.kg = x->kg; c.w = x->w; c.Aqk = x->Aqk;
     c.v_new = x->v_new; c.G = x->G; c.do_ = a->do_; c.dh_out = x->states;
@@ -149,13 +142,13 @@ static int down(struct backward_rank *x)
 {
     const struct kcp_backward *a = x->a;
     int status;
-    STAGE(kcp_wy_backward, wy);
+    RANK_STAGE(kcp_wy_backward, wy);
     wy.q = x->q; wy.k = x->k; wy.v = a->v; wy.G = x->G; wy.beta = x->beta; wy.A = x->A;
     wy.v_new = x->v_new; wy.h = x->h; wy.do_ = a->do_; wy.dAqk = x->dAqk;
     wy.dU = x->dU; wy.dh = x->dh;
     wy.dq = x->dq; wy.dk = x->dk; wy.dv = a->dv; wy.dbeta = x->dbeta; wy.dg = x->dg;
 
-    STAGE(kcp_gate, gate);
+    RANK_STAGE(kcp_gate, gate);
     gate.pass = KCP_BACKWARD;
     gate.q_raw = a->q_raw; gate.k_raw = a->k_raw; gate.g_raw = a->g_raw;
     gate.beta_raw = a->beta_raw; gate.A_log = a->A_log; gate.dt_bias = a->dt_bias;

@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-/* Declares a stage's args struct `name`. T, C and cu count rows of the form. */
+/* Like RANK_STAGE (08_rank.h), but T, C and cu count rows of the form. */
 #define STAGE(type, name)                                                             \
     struct type name = { 0 };                                                         \
     memcpy(&name, &x->form, sizeof(struct kcp_call));                                 \

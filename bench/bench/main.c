@@ -6,7 +6,7 @@
  * default sizes these arrays are far larger than the L2 cache. */
 #include "bench.h"
 #include "base/options.h"
-#include "kcp_mpi.h"
+#include "comm/backend/kcp_mpi.h"
 #include <string.h>
 
 /* Times one variant of a stage: in stages 08 and 13 the one that a layer would choose,

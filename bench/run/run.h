@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "ref.h"
 #include "layer.h"
-#include "kcp_mpi.h"
+#include "comm/backend/kcp_mpi.h"
 #include "cuda/host/memory.h"
 
 #include <math.h>

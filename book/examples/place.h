@@ -16,7 +16,7 @@
 #include <cuda_runtime_api.h>
 #endif
 #ifdef KCP_WITH_MPI
-#include "kcp_mpi.h"
+#include <kcp_mpi.h>
 #endif
 
 struct place {

@@ -25,7 +25,7 @@ ldd "$B/libkcp.so" >output && ! grep -q libmpi output && pass || fail "libkcp.so
 # Tests wrong values of environment variables, and launchers of another MPI.
 one 2 '^kcp-check: KCP_TIMEOUT_S=soon: expected' env KCP_TIMEOUT_S=soon "$check"
 # In a build without MPI, a launcher is refused with a message.
-${CC:-cc} -std=c11 -D_POSIX_C_SOURCE=200809L -I"$top/ref" "$top/tests/cli/wrong_calls.c" \
+${CC:-cc} -std=c11 -D_POSIX_C_SOURCE=200809L -I"$top/ref" -I"$top" "$top/tests/cli/wrong_calls.c" \
     "$top/comm/backend/mpi_launch.c" -L"$B" -lkcp -Wl,-rpath,"$B" -o none >output 2>&1 ||
     fail "without MPI: $(cat output)"
 one 2 'mpirun started 2 processes: this program was built without MPI' \

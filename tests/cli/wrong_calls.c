@@ -4,7 +4,7 @@
  *   kcp-wrong-calls WAY    peer, empty, cross: status 0. alone: status 2. Other ways:
  *                          status 1, and each rank prints the rank that failed and why.
  * This program is linked with a build of mpi.c that sends pieces of 1,000 bytes. */
-#include "kcp_mpi.h"
+#include "comm/backend/kcp_mpi.h"
 
 #include <stdio.h>
 #include <stdlib.h>

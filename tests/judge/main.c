@@ -4,7 +4,7 @@
 #include "emit.h"
 #include "isolation.h"
 #include "paths.h"
-#include "kcp_mpi.h"
+#include "comm/backend/kcp_mpi.h"
 #include "base/options.h"
 #include <regex.h>
 #include <stdlib.h>

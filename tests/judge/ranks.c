@@ -6,7 +6,7 @@
  * continue with the same trial. If a rank is lost, every process prints that rank and
  * exits with status 1. */
 #include "judge.h"
-#include "kcp_mpi.h"
+#include "comm/backend/kcp_mpi.h"
 #include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
