@@ -1,7 +1,6 @@
 // chunk_factors.cuh -- chunk factors, which chunk_prepare writes and the scan reads.
 // Book: chapter 18.
-#ifndef KCP_CHUNK_FACTORS_CUH
-#define KCP_CHUNK_FACTORS_CUH
+#pragma once
 
 #include "cuda/tile/cluster.cuh"
 #include "cuda/tile/launch.cuh"
@@ -164,5 +163,3 @@ int forward_maps(const struct forward_params *x);
 // from map `from` (-1: the identity) and stores the result as map `to`. If only_h is
 // set, computes h_ext but not M.
 int forward_maps_walk(const struct forward_params *x, int from, int to, int only_h);
-
-#endif

@@ -1,7 +1,6 @@
 // chunk_prepare.cuh -- the gate and a chunk's inverse, code shared by KDA and GDN.
 // Book: chapter 18.
-#ifndef KCP_CHUNK_PREPARE_CUH
-#define KCP_CHUNK_PREPARE_CUH
+#pragma once
 
 #include "cuda/18_hopper/chunk_factors.cuh"
 #include "cuda/tile/softplus.cuh"
@@ -266,5 +265,3 @@ static __device__ __forceinline__ void invert_block_column(int J, const Storage 
         if (below < SUBCHUNKS - 1) A[below] = split_accumulator(w);
     }
 }
-
-#endif

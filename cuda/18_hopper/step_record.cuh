@@ -1,7 +1,6 @@
 // step_record.cuh -- what the one-kernel forward saves per step for its backward.
 // Book: chapter 18c, "One kernel".
-#ifndef KCP_STEP_RECORD_CUH
-#define KCP_STEP_RECORD_CUH
+#pragma once
 
 #include "core/records.h"
 
@@ -46,5 +45,3 @@ static __device__ __forceinline__ int triangle64_offset(int i, int piece)
 {
     return i * 64 + ((piece ^ (i >> 1 & 3)) << 4);
 }
-
-#endif

@@ -1,7 +1,6 @@
 // v3_prepare_scan_workspace.cuh -- workspace and index arrays of v3_prepare_scan.
 // Book: chapter 18.
-#ifndef KCP_V3_PREPARE_SCAN_WORKSPACE_CUH
-#define KCP_V3_PREPARE_SCAN_WORKSPACE_CUH
+#pragma once
 
 #include "cuda/host/mapops.cuh"
 #include "cuda/host/profile_hooks.cuh"
@@ -160,5 +159,3 @@ static void put_rows(const struct fused *f)
     put_order(f, &x);
     put_rest(&x);
 }
-
-#endif

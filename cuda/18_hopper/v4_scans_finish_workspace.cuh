@@ -1,7 +1,6 @@
 // v4_scans_finish_workspace.cuh -- the workspace and jobs of v4_scans_finish.
 // Book: chapter 18c.
-#ifndef KCP_V4_SCANS_FINISH_WORKSPACE_CUH
-#define KCP_V4_SCANS_FINISH_WORKSPACE_CUH
+#pragma once
 
 #include "cuda/host/refused.cuh"
 #include "cuda/host/mapops.cuh"
@@ -242,5 +241,3 @@ static void put_rows(struct factors_backward *f)
     if (f->p.L) put_grid(f, &x);
     put_rest(&x);
 }
-
-#endif

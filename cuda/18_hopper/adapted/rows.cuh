@@ -1,7 +1,6 @@
 // rows.cuh -- copies arrays between a call and the call that runs for it.
 // Book: chapter 18.
-#ifndef KCP_ADAPTED_ROWS_CUH
-#define KCP_ADAPTED_ROWS_CUH
+#pragma once
 
 #include "cuda/tile/typed.cuh"
 #include "checked.h"
@@ -167,5 +166,3 @@ static inline void sum_numbers(void *x, const void *y, enum kcp_type type,
     if (blocks)
         sum_parts<<<(unsigned)blocks, threads, 0, stream>>>(x, y, type, of_x, of_y);
 }
-
-#endif

@@ -1,7 +1,6 @@
 // finish_consumer.cuh -- KDA's finishing kernel: the work of a consumer warpgroup.
 // Book: chapter 18c.
-#ifndef KCP_FINISH_CONSUMER_CUH
-#define KCP_FINISH_CONSUMER_CUH
+#pragma once
 
 #include "finish_gate.cuh"
 
@@ -514,5 +513,3 @@ static __device__ __forceinline__ void zero_finish_rows(int len, int stage,
         }
     fence_proxy_async();
 }
-
-#endif

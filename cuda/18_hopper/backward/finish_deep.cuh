@@ -1,7 +1,6 @@
 // finish_deep.cuh -- KDA's finishing kernel: pairs within subchunks in deep warps.
 // Book: chapter 18.
-#ifndef KCP_FINISH_DEEP_CUH
-#define KCP_FINISH_DEEP_CUH
+#pragma once
 
 #include "finish_consumer.cuh"
 
@@ -166,5 +165,3 @@ static __device__ __forceinline__ void add_deep_dq(const struct deep_terms &term
             dq[t][h] = pack_bf16x2(bf16x2_low(dq[t][h]) + terms.dq[t][2 * h],
                                    bf16x2_high(dq[t][h]) + terms.dq[t][2 * h + 1]);
 }
-
-#endif

@@ -1,7 +1,6 @@
 // finish_gate.cuh -- KDA's finishing kernel: the raw gate's decay and gradient.
 // Book: chapter 18c.
-#ifndef KCP_FINISH_GATE_CUH
-#define KCP_FINISH_GATE_CUH
+#pragma once
 
 #include "finish_producer.cuh"
 #include "cuda/tile/softplus.cuh"
@@ -218,5 +217,3 @@ static __device__ __forceinline__ void gate_gradient(
         if (p.e == 0) x.ddt_part[at] = slope * (ddt[h] + dt.x + dt.y);
     }
 }
-
-#endif

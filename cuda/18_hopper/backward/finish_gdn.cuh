@@ -1,7 +1,6 @@
 // finish_gdn.cuh -- GDN's finishing kernel: storage, producer, and gate warps.
 // Book: chapter 18c.
-#ifndef KCP_FINISH_GDN_CUH
-#define KCP_FINISH_GDN_CUH
+#pragma once
 
 #include "finish_producer.cuh"
 #include "cuda/tile/softplus.cuh"
@@ -244,5 +243,3 @@ static __device__ __forceinline__ void gdn_gradient_warp(
         }
     }
 }
-
-#endif

@@ -1,7 +1,6 @@
 // finish_kda.cuh -- KDA: the gradients of a chunk's raw inputs, except dv.
 // Book: chapter 18c.
-#ifndef KCP_FINISH_KDA_CUH
-#define KCP_FINISH_KDA_CUH
+#pragma once
 
 #include "finish_deep.cuh"
 
@@ -343,5 +342,3 @@ static int finish_of_K(const struct backward_params *x, int blocks)
 // Launch the kernel for gates of fp32 and of fp16, compiled in separate object files.
 int kda_finish_f32(const struct backward_params *x, int blocks);
 int kda_finish_f16(const struct backward_params *x, int blocks);
-
-#endif

@@ -4,8 +4,7 @@
 // GDN's finishing kernel also uses the first part of this file: iteration over chunks,
 // loads of chunks, named barriers, stores of rows. The second part is only for KDA:
 // storage, fragments, the producer, and the three warps that compute sums.
-#ifndef KCP_FINISH_PRODUCER_CUH
-#define KCP_FINISH_PRODUCER_CUH
+#pragma once
 
 #include "cuda/18_hopper/backward/storage.cuh"
 #include "cuda/tile/named_barrier.cuh"
@@ -452,5 +451,3 @@ static __device__ __forceinline__ void sums_warp(const struct backward_params &x
         mbarrier_arrive(&smem.empty[PART_h]);
     }
 }
-
-#endif

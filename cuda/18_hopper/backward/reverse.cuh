@@ -1,7 +1,6 @@
 // reverse.cuh -- backward: scans the gradient of a head's state in reverse chunk order.
 // Book: chapter 18c.
-#ifndef KCP_BACKWARD_REVERSE_CUH
-#define KCP_BACKWARD_REVERSE_CUH
+#pragma once
 
 #include "states.cuh"
 
@@ -333,5 +332,3 @@ static __device__ __forceinline__ void reverse_block(const struct backward_param
         reverse_consumer_warpgroup<blocks>(x, f, job, z, n, v0, wg, smem);
     }
 }
-
-#endif

@@ -1,7 +1,6 @@
 // states.cuh -- backward: recomputes and stores the states of a head before each chunk.
 // Book: chapter 18c.
-#ifndef KCP_BACKWARD_STATES_CUH
-#define KCP_BACKWARD_STATES_CUH
+#pragma once
 
 #include "cuda/18_hopper/backward/storage.cuh"
 #include "cuda/18_hopper/forward_scan/staged_stores.cuh"
@@ -221,5 +220,3 @@ static __device__ __forceinline__ void states_block(const struct backward_params
         states_consumer_warpgroup<blocks>(x, f, z, n, v0, smem);
     }
 }
-
-#endif

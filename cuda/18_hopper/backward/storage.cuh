@@ -1,7 +1,6 @@
 // storage.cuh -- backward from chunk factors: the data that its three kernels share.
 // Book: chapter 18c.
-#ifndef KCP_BACKWARD_STORAGE_CUH
-#define KCP_BACKWARD_STORAGE_CUH
+#pragma once
 
 #include "cuda/tile/launch.cuh"
 #include "cuda/tile/registers.cuh"
@@ -116,5 +115,3 @@ int backward_scans(const struct backward_params *x, int columns);
 int backward_finish(const struct backward_params *x, int processors);
 size_t backward_finish_scratch(const struct kcp_backward *a);
 int kda_finish_by_head(const struct backward_params *x, int blocks);
-
-#endif

@@ -6,8 +6,7 @@
 // kg, decay), Q (q) and Aqk. Each pipeline has one producer warp for factors. Consumer
 // warpgroups release each stage right after reading the stage, so the operands of a
 // short product are released before a long product ends.
-#ifndef KCP_SCAN_PIPELINE_CUH
-#define KCP_SCAN_PIPELINE_CUH
+#pragma once
 
 #include "cuda/18_hopper/chunk_factors.cuh"
 
@@ -382,5 +381,3 @@ static __device__ void scan_producer_warp(
     }
 }
 //< producer
-
-#endif

@@ -1,7 +1,6 @@
 // products.cuh -- products of a consumer warpgroup with chunk factors.
 // Book: chapter 18.
-#ifndef KCP_SCAN_PRODUCTS_CUH
-#define KCP_SCAN_PRODUCTS_CUH
+#pragma once
 
 #include "pipeline.cuh"
 #include "cuda/tile/typed.cuh"
@@ -136,5 +135,3 @@ static __device__ __forceinline__ void wgmma_add_tiles(
             wgmma_m64n128k16_rs<1>(S, a[p], at + p * DESC_STEP_MN_MAJOR);
         else wgmma_m64n64k16_rs<1>(S, a[p], at + p * DESC_STEP_MN_MAJOR, 1);
 }
-
-#endif

@@ -1,7 +1,6 @@
 // staged_stores.cuh -- h and v_new of a scan, staged in tiles and stored by TMA.
 // Book: chapter 18c.
-#ifndef KCP_SCAN_STAGED_STORES_CUH
-#define KCP_SCAN_STAGED_STORES_CUH
+#pragma once
 
 #include "products.cuh"
 #include "cuda/tile/warpgroup_store.cuh"
@@ -61,5 +60,3 @@ static __device__ __forceinline__ void staged_publish(void)
     fence_proxy_async();
     warpgroup_sync();
 }
-
-#endif

@@ -1,7 +1,6 @@
 // blocks.cuh -- GDN: shared storage, loads, products of rows in 16x16 blocks.
 // Book: chapter 18.
-#ifndef KCP_GDN_BLOCKS_CUH
-#define KCP_GDN_BLOCKS_CUH
+#pragma once
 
 #include "cuda/18_hopper/chunk_prepare.cuh"
 
@@ -364,5 +363,3 @@ static __device__ __forceinline__ void products(
     store_blocks(I, 0, I, d, 0, smem.qk);
     wgmma_tiles_begin<K>(d, smem.raw.k, smem.raw.k);
 }
-
-#endif

@@ -1,7 +1,6 @@
 // deep_scores.cuh -- KDA: scores within subchunks in channels that decay strongly.
 // Book: chapter 18.
-#ifndef KCP_KDA_DEEP_SCORES_CUH
-#define KCP_KDA_DEEP_SCORES_CUH
+#pragma once
 
 #include "cuda/tile/decay.cuh"
 #include "rows.cuh"
@@ -122,5 +121,3 @@ static __device__ __forceinline__ void deep_scores(int I, int of_k, int steps,
         to[h / 4][h % 4] = x * (of_k ? norm.y : norm.x) * smem.norm[j].y;
     }
 }
-
-#endif

@@ -1,7 +1,6 @@
 // prepare_kernel.cuh -- KDA: the factors of a chunk from its raw rows.
 // Book: chapter 18.
-#ifndef KCP_KDA_PREPARE_KERNEL_CUH
-#define KCP_KDA_PREPARE_KERNEL_CUH
+#pragma once
 
 #include "cuda/18_hopper/deep_steps.cuh"
 #include "deep_scores.cuh"
@@ -318,5 +317,3 @@ static int launch_kda_type(const struct forward_params *x, int chunks)
 
 // For q and k of fp16, compiled separately.
 int kda_chunk_prepare_f16(const struct forward_params *x, int chunks);
-
-#endif

@@ -1,7 +1,6 @@
 // rows.cuh -- KDA: shared storage, TMA loads of rows, conversion of rows to factors.
 // Book: chapter 18.
-#ifndef KCP_KDA_ROWS_CUH
-#define KCP_KDA_ROWS_CUH
+#pragma once
 
 #include "cuda/18_hopper/chunk_prepare.cuh"
 
@@ -458,5 +457,3 @@ static __device__ __forceinline__ void rows_to_factors(
         compiler_fence(); // the next rows are not loaded earlier, to save registers
     }
 }
-
-#endif
