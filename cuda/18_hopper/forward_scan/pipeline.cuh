@@ -72,7 +72,7 @@ struct scan_storage {
 };
 
 // `first_chunk` returns the first chunk of stretch z in this launch, and `chunk_count`
-// returns the number of chunks. A stretch is a segment, or a strip (part) of a segment.
+// returns the number of chunks.
 static __device__ __forceinline__ int first_chunk(const struct forward_params &x, int z)
 {
     return ((const int *)x.a.cn)[z] + x.first;

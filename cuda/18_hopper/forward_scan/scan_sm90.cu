@@ -75,16 +75,8 @@ static __device__ __forceinline__ void store_last_o(Consumer &c, int count)
 
 // ---- what is stored per chunk for backward
 //
-// A scan has one of two policies. `keeps_nothing` stores only o. `keeps_states` also
-// stores h (the state before each chunk) and v_new in the format of backward's kernels.
-template <int K>
-struct keeps_nothing {
-    __device__ __forceinline__ void stage_h(const uint32_t (*)[4]) {}
-    __device__ __forceinline__ void send_h(void) {}
-    __device__ __forceinline__ void send_v_new(const uint32_t (*)[4]) {}
-    __device__ __forceinline__ void finish(void) {}
-};
-
+// A scan has the policy `keeps_nothing` (staged_stores.cuh), or `keeps_states`, which
+// stores h and v_new in the format of backward's kernels.
 template <int K>
 struct keeps_states {
     unsigned char (*staged)[TILE_BYTES];         // K / 64 tiles of h, one of v_new
@@ -124,10 +116,6 @@ struct keeps_states {
 // before the chunk. `update_state` updates S with v_new, and completes o. The compiler
 // makes every loop head wait for all products. So an iteration ends with new_values of
 // the next chunk, which overlaps update_state and leaves no product in flight.
-//
-// KDA and GDN both have two triangles per chunk. If D_ij is the decay from row j to row
-// i, then Aqk_ij = scale q_i D_ij k_j^T for j <= i, and A = (1 + L)^-1, where L_ij =
-// beta_i k_i D_ij k_j^T for j < i.
 template <class Consumer>
 static __device__ __forceinline__ void scan_chunks(Consumer c, int count, float (*S)[4])
 {
@@ -143,12 +131,12 @@ static __device__ __forceinline__ void scan_chunks(Consumer c, int count, float 
 
 // ---- one gate per channel (KDA)
 //
-// y = v - k~ S, v_new = A beta y, S <- Lambda S + kg^T v_new, o = qg S + Aqk v_new,
-// where k~ = exp2(G) k (stored as -k~), kg = exp2(G_last - G) k, Lambda = exp2(G_last),
-// qg = scale exp2(G) q. G is the sum of log2 decays from the chunk's start to a row.
-// The critical path is k~ S, A beta y, kg^T v_new. Products for o overlap with this
-// path. During kg^T v_new, `update_state` stores the previous chunk's o. With O_EARLY
-// (two warpgroups) `new_values` stores this o, while the other warpgroup runs products.
+// y = v - k~ S, v_new = A beta y, S <- Lambda S + kg^T v_new, o = qg S + Aqk v_new.
+// chunk_factors.cuh defines the factors, and -k~ and scale qg are stored. Lambda is
+// exp2(G_last). The critical path is k~ S, A beta y, kg^T v_new. Products for o overlap
+// with this path. During kg^T v_new, `update_state` stores the previous chunk's o. With
+// O_EARLY (two warpgroups) `new_values` stores this o, while the other warpgroup runs
+// products.
 // If `half` is 1, v and o are fp16 in global memory, and v in shared memory, too.
 template <int K, int WGS, int blocks, scan_kind kind, class Keep, int half>
 struct kda_consumer {
@@ -409,7 +397,7 @@ static __global__ __launch_bounds__(128 * WGS + 128, 1) void scan_kernel(
         scan_producer_warpgroup<blocks>(x, &rows, z, n, v0, smem);
     } else {
         setmaxnreg_inc<scan_registers<WGS>::CONSUMER>();
-        scan_consumer_warpgroup<blocks, half>(x, z, n, v0, smem, keeps_nothing<K>{});
+        scan_consumer_warpgroup<blocks, half>(x, z, n, v0, smem, keeps_nothing{});
     }
     if (blocks > 1) cluster_sync();      // the other block may still arrive at `empty`
 }

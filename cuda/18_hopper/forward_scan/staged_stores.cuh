@@ -60,3 +60,11 @@ static __device__ __forceinline__ void staged_publish(void)
     fence_proxy_async();
     warpgroup_sync();
 }
+
+// The policy of a scan that does not store h and v_new.
+struct keeps_nothing {
+    __device__ __forceinline__ void stage_h(const uint32_t (*)[4]) {}
+    __device__ __forceinline__ void send_h(void) {}
+    __device__ __forceinline__ void send_v_new(const uint32_t (*)[4]) {}
+    __device__ __forceinline__ void finish(void) {}
+};

@@ -4,115 +4,7 @@
 // A stretch is a segment, or a strip (part) of a segment. If S is the state before a
 // stretch, M S + h_ext is the state after. A scan from S = 0 (or S = h0, if the
 // sequence starts in the stretch) gives h_ext. A scan from S = I with v = 0 gives M.
-#include "cuda/18_hopper/forward_scan/products.cuh"
-
-// Warp 0 loads rows of k, warp 1 loads the other factors, and warps 2 and 3 copy v.
-template <int blocks, int K, int WGS, int kda>
-static __device__ __forceinline__ void map_producer_warpgroup(
-    const struct forward_params &x, int z, int n, int v0, int of_v,
-    struct scan_storage<K, WGS, MAP_SCAN, kda> &smem)
-{
-    const int warp = __shfl_sync(~0u, threadIdx.x / 32 % 4, 0);
-    if (warp == 0) scan_producer_warp<PIPE_K, 1, 0, blocks>(x, z, n, v0, smem);
-    if (warp == 1) scan_producer_warp<PIPE_A, 1, 0, blocks>(x, z, n, v0, smem);
-    if (warp >= 2 && of_v)
-        scan_producer_warp<PIPE_K, 0, MAP_V_LANES, blocks>(x, z, n, v0, smem);
-}
-
-// Starts a step: waits for the rows of k. For h_ext, also sets `y` to the chunk's v.
-template <int K, int WGS>
-static __device__ __forceinline__ void begin_step(
-    float (*y)[4], int chunk, int of_v, struct scan_storage<K, WGS, MAP_SCAN, 1> &smem)
-{
-    const bf16 *v = smem.v[chunk % smem.K_STAGES][0] + threadIdx.x / 32 * 16;
-    consumer_wait(smem, PIPE_K, chunk);
-    if (of_v) from_rows(y, v, 64 * WGS + PAD);
-}
-
-// Computes S <- Lambda S + kg^T A beta (v - k~ S) for each chunk of token range z, with
-// the factors of kda_consumer (scan_sm90.cu). S is rounded to bf16 only as an operand.
-template <int K, int WGS, int blocks>
-static __device__ __forceinline__ void kda_map_consumer(
-    const struct forward_params &x, int z, int of_v,
-    struct scan_storage<K, WGS, MAP_SCAN, 1> &smem, float (*S)[4])
-{
-    const int count = __shfl_sync(~0u, chunk_count(x, z), 0);
-    float y[CHUNK / 8][4];
-    uint32_t a[K / 16][4], b[CHUNK / 16][4];
-
-    if (count) begin_step<K, WGS>(y, 0, of_v, smem);
-    for (int chunk = 0; chunk < count; chunk++) {
-        const int at = chunk % smem.A_STAGES;
-        pack_accumulator<K / 8>(a, S);
-        wgmma_fence();
-        wgmma_times_tiles<K / 16>(y, a, smem.k[chunk % smem.K_STAGES].tile[0], of_v);
-        wgmma_commit();
-        wgmma_wait<0>();
-        fence_operand<CHUNK / 8>(y);
-        consumer_release<blocks>(smem, PIPE_K, chunk);
-        pack_accumulator<CHUNK / 8>(b, y);
-        consumer_wait(smem, PIPE_A, chunk);
-        wgmma_fence();
-        wgmma_times_triangle(y, b, smem.a[at].Ab, 0);
-        wgmma_commit();
-        scale_columns<K / 8>(S, smem.decay[at]);
-        wgmma_wait<0>();
-        fence_operand<CHUNK / 8>(y);
-        pack_accumulator<CHUNK / 8>(b, y);
-        wgmma_fence();
-        wgmma_add_tiles<K>(S, b, smem.a[at].kg[0]);
-        wgmma_commit();
-        if (chunk + 1 < count) begin_step<K, WGS>(y, chunk + 1, of_v, smem);
-        wgmma_wait<0>();
-        fence_operand<K / 8>(S);
-        consumer_release<blocks>(smem, PIPE_A, chunk);
-    }
-}
-
-// GDN: computes the map of token range z. Row factors scale accumulators, not operands.
-template <int K, int WGS, int blocks>
-static __device__ __forceinline__ void gdn_map_consumer(
-    const struct forward_params &x, int z, int of_v,
-    struct scan_storage<K, WGS, MAP_SCAN, 0> &smem, float (*S)[4])
-{
-    const int c0 = __shfl_sync(~0u, first_chunk(x, z), 0);
-    const int count = __shfl_sync(~0u, chunk_count(x, z), 0);
-    float y[CHUNK / 8][4];
-    uint32_t a[K / 16][4], b[CHUNK / 16][4];
-
-    for (int chunk = 0; chunk < count; chunk++) {
-        const auto &f = smem.head[chunk % smem.A_STAGES];
-        const int at = chunk % smem.K_STAGES;
-        const int len = of_v ? chunk_tokens(x.a, z, c0 + chunk).len : 0;
-        uint32_t v[4][4] = {};
-        pack_accumulator<K / 8>(a, S);
-        consumer_wait(smem, PIPE_K, chunk);
-        if (of_v) ldmatrix_v(v, smem.v[at][0], 64 * WGS + PAD);
-        wgmma_fence();
-        wgmma_times_tiles<K / 16>(y, a, smem.k[at].tile[0], 0);
-        wgmma_commit();
-        consumer_wait(smem, PIPE_A, chunk);
-        wgmma_wait<0>();
-        fence_operand<CHUNK / 8>(y);
-        v_minus_scaled(y, v, f.F, len);
-        pack_accumulator<CHUNK / 8>(b, y);
-        wgmma_fence();
-        wgmma_times_triangle(y, b, smem.a[chunk % smem.A_STAGES].Ab, 0);
-        wgmma_commit();
-        scale_state(S, K / 8, f.decay[0]);
-        wgmma_wait<0>();
-        fence_operand<CHUNK / 8>(y);
-        scale_columns<CHUNK / 8>(y, f.B);
-        pack_accumulator<CHUNK / 8>(b, y);
-        wgmma_fence();
-        wgmma_add_tiles<K>(S, b, smem.k[at].tile[0]);
-        wgmma_commit();
-        wgmma_wait<0>();
-        fence_operand<K / 8>(S);
-        consumer_release<blocks>(smem, PIPE_A, chunk);
-        consumer_release<blocks>(smem, PIPE_K, chunk);
-    }
-}
+#include "cuda/18_hopper/forward_scan/state_scan.cuh"
 
 // If `walks` is 0, a launch computes the maps of all token ranges whose entry in x.want
 // is set. If `walks` is 1, the rank has one segment: a launch extends map `from` (-1:
@@ -137,8 +29,11 @@ static __device__ __forceinline__ void map_consumers(
         load_state<K>(S, (const float *)x.maps + before * VK + column, 1, VK);
     else if (of_v) load_state<K>(S, begin, 1, x.a.V);
     else set_identity<K>(S, v);
-    if constexpr (kda) kda_map_consumer<K, WGS, blocks>(x, z, of_v, smem, S);
-    else gdn_map_consumer<K, WGS, blocks>(x, z, of_v, smem, S);
+    const int first = kda ? 0 : __shfl_sync(~0u, first_chunk(x, z), 0);
+    const int count = __shfl_sync(~0u, chunk_count(x, z), 0);
+    const struct keeps_nothing keep;
+    if constexpr (kda) kda_state_scan<blocks>(count, of_v, keep, smem, S);
+    else gdn_state_scan<blocks>(x, z, first, count, of_v, keep, smem, S);
     store_state<K>((float *)x.maps + state * VK + column, 1, VK, S);
 }
 
@@ -170,7 +65,7 @@ static __global__ __launch_bounds__(128 * WGS + 128, 1) void maps_kernel(
     griddepcontrol_wait();
     if (__shfl_sync(~0u, threadIdx.x / 128, 0) == WGS) {
         setmaxnreg_dec<scan_registers<WGS>::PRODUCER>();
-        map_producer_warpgroup<blocks>(x, z, n, v0, of_v, smem);
+        state_producer_warpgroup<blocks>(x, z, n, v0, of_v, smem);
     } else {
         setmaxnreg_inc<scan_registers<WGS>::CONSUMER>();
         map_consumers<K, WGS, kda, blocks>(x, w, z, n, v0, of_v, smem);
