@@ -117,28 +117,18 @@ static size_t place_fused(struct fused *f, const struct kcp_forward *args,
     return r->used;
 }
 
-static int64_t strip_length(const struct split *p, const struct kcp_segment *g, int j)
-{
-    const int64_t rest = g->end - g->begin - j * p->L;
-    return p->L && p->L < rest ? p->L : rest;
-}
-
 // Stores the order in which the scan starts the token ranges: long ranges first, so
 // that the last blocks to start are short. Lengths are rounded down to multiples of
 // 1/16 of the longest range.
 static void put_order(const struct fused *f, struct putter *x)
 {
     const struct kcp_call *a = (const struct kcp_call *)&f->x.a;
-    const struct kcp_segment *g = segments_of(a);
     int64_t longest = 1;
-    for (int s = 0; s < a->NS; s++)
-        if (strip_length(&f->p, g + s, 0) > longest)
-            longest = strip_length(&f->p, g + s, 0);
+    for (struct strip s = {}; next_strip(a, &f->p, &s);)
+        if (s.tokens > longest) longest = s.tokens;
     for (int sixteenth = 16; sixteenth >= 0; sixteenth--)
-        for (int s = 0, at = 0; s < a->NS; s++)
-            for (int j = 0, m = strips_of(&f->p, g + s); j < m; j++, at++)
-                if (16 * strip_length(&f->p, g + s, j) / longest == sixteenth)
-                    put(x, at);
+        for (struct strip s = {}; next_strip(a, &f->p, &s);)
+            if (16 * s.tokens / longest == sixteenth) put(x, s.at);
 }
 
 // Stores three row numbers per token range, -1 for none: of the first state in h_in, of
@@ -148,13 +138,10 @@ static void put_rows(const struct fused *f)
     const struct kcp_call *a = (const struct kcp_call *)&f->x.a;
     struct putter x = { (int *)f->x.from, {}, a->stream };
     for (int row = 0; row < 3; row++)
-        for (int s = 0, at = 0; s < a->NS; s++) {
-            const struct kcp_segment *g = segments_of(a) + s;
-            for (int j = 0, m = strips_of(&f->p, g); j < m; j++, at++) {
-                if (row == 0) put(&x, f->l.cut ? at : g->n);
-                else if (row == 1) put(&x, j + 1 < m || !g->last ? -1 : g->n);
-                else put(&x, j || !g->first ? -1 : s);
-            }
+        for (struct strip s = {}; next_strip(a, &f->p, &s);) {
+            if (row == 0) put(&x, f->l.cut ? s.at : s.sequence);
+            else if (row == 1) put(&x, s.last ? s.sequence : -1);
+            else put(&x, s.first ? s.segment : -1);
         }
     put_order(f, &x);
     put_rest(&x);

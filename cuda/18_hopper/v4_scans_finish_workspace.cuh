@@ -136,31 +136,6 @@ static size_t place_backward(struct factors_backward *f,
     return r->used;
 }
 
-// Iterator over this rank's strips (parts of segments). `at`: index of the strip;
-// `first`: 1 if the sequence starts in the strip; `last`: 1 if the sequence ends there;
-// `row`: the strip's first token row; `tokens`: number of tokens.
-struct strip { int at, sequence, first, last, row, next, segment, j; int64_t tokens; };
-
-// Advances `s` to the next strip (or to the next segment, if nothing is cut). Returns 0
-// after the last strip. The first call takes s = { 0 }.
-static int next_strip(const struct factors_backward *f, struct strip *s)
-{
-    const struct kcp_call *a = (const struct kcp_call *)&f->x.a;
-    if (s->next == f->p.NS) return 0;
-    const struct kcp_segment *g = segments_of(a) + s->segment;
-    const int64_t begin = s->j * f->p.L, rest = g->end - g->begin - begin;
-    const int ends = s->j + 1 == strips_of(&f->p, g);
-    s->at = s->next++;
-    s->sequence = g->n;
-    s->first = g->first && s->j == 0;
-    s->last = g->last && ends;
-    s->row = a->plan->ctx[a->r].cu[s->segment] + (int)begin;
-    s->tokens = ends ? rest : f->p.L;
-    s->segment += ends;
-    s->j = ends ? 0 : s->j + 1;
-    return 1;
-}
-
 static_assert(KCP_JOB_STATES == 1 << SCAN_STATES
                   && KCP_JOB_REVERSE == 1 << SCAN_REVERSE
                   && KCP_JOB_DH_EXT == 1 << SCAN_DH_EXT, "bits of jobs");
@@ -189,12 +164,13 @@ static int jobs_of(const struct factors_backward *f, const struct strip *s, int 
 // SCAN_STATES is last, because steps of the reverse scans take longer.
 static void put_jobs(struct factors_backward *f, struct putter *x, int launch)
 {
+    const struct kcp_call *call = (const struct kcp_call *)&f->x.a;
     int64_t longest = 1;
     f->count[launch] = 0;
-    for (struct strip s = {}; next_strip(f, &s);)
+    for (struct strip s = {}; next_strip(call, &f->p, &s);)
         if (s.tokens > longest) longest = s.tokens;
     for (int at = 16 * SCAN_JOBS + SCAN_JOBS - 1; at >= 0; at--)
-        for (struct strip s = {}; next_strip(f, &s);) {
+        for (struct strip s = {}; next_strip(call, &f->p, &s);) {
             const int job = at % SCAN_JOBS, sixteenth = at / SCAN_JOBS;
             if (16 * s.tokens / longest != sixteenth) continue;
             if (!(jobs_of(f, &s, launch) >> job & 1)) continue;
@@ -202,20 +178,6 @@ static void put_jobs(struct factors_backward *f, struct putter *x, int launch)
             f->count[launch]++;
         }
     for (int i = f->count[launch]; i < 2 * f->p.NS; i++) put(x, 0);
-}
-
-// Stores token and chunk boundaries of strips (parts of segments) in p.cu and p.cn.
-static void put_grid(const struct factors_backward *f, struct putter *x)
-{
-    const struct kcp_backward *a = &f->x.a;
-    int chunks = 0;
-    for (struct strip s = {}; next_strip(f, &s);) put(x, s.row);
-    put(x, (int)a->T);
-    for (struct strip s = {}; next_strip(f, &s);) {
-        put(x, chunks);
-        chunks += (int)((s.tokens + a->C - 1) / a->C);
-    }
-    put(x, chunks);
 }
 
 // Fills the index arrays, in the order in which place_strips allocated them. Without
@@ -227,7 +189,7 @@ static void put_rows(struct factors_backward *f)
     const struct kcp_call *call = (const struct kcp_call *)&f->x.a;
     struct putter x = { f->first, {}, f->x.a.stream };
     for (int row = 0; row < 4; row++)
-        for (struct strip s = {}; next_strip(f, &s);) {
+        for (struct strip s = {}; next_strip(call, &f->p, &s);) {
             int at = s.at;
             if (f->l.entire && row == 0 && !f->p.L) at = s.sequence;
             if (f->l.entire && row == 1) at = s.last ? s.sequence : -1;
@@ -238,6 +200,6 @@ static void put_rows(struct factors_backward *f)
         }
     put_jobs(f, &x, 0);
     put_jobs(f, &x, 1);
-    if (f->p.L) put_grid(f, &x);
+    if (f->p.L) put_grid(call, &f->p, &x);
     put_rest(&x);
 }

@@ -74,17 +74,47 @@ static inline struct split split_sequence(const struct kcp_call *a, struct arena
     return p;
 }
 
-// For the strip with tokens t to end - 1 of segment `at`, returns for row 0 the start
-// in cu, for row 1 the number of chunks, and for row 2 `want` (bits KCP_WANT_*).
-static inline int row_of(const struct kcp_call *a, int row, int backward, int at,
-                         int64_t t, int64_t end)
+// Iterator over this rank's strips (parts of segments). `at`: index of the strip;
+// `segment`, `j`: it is strip j of this segment; `ends`: 1 if it is the last of these;
+// `first`: 1 if the sequence starts in the strip; `last`: 1 if the sequence ends there;
+// `row`: the strip's first token row; `tokens`: number of tokens.
+struct strip {
+    int next, at, segment, j, ends, sequence, first, last, row;
+    int64_t tokens;
+};
+
+// Advances `s` to the next strip (or to the next segment, if nothing is cut). Returns 0
+// after the last strip. The first call takes s = { 0 }.
+static inline int next_strip(const struct kcp_call *a, const struct split *p,
+                             struct strip *s)
 {
-    const struct kcp_segment *s = segments_of(a) + at;
-    if (row == 0) return a->plan->ctx[a->r].cu[at] + (int)(t - s->begin);
-    if (row == 1) return (int)((end - t + a->C - 1) / a->C);
-    const int first = s->first && t == s->begin, last = s->last && end == s->end;
-    if (backward ? first : last) return 0;
-    return first || last ? KCP_WANT_H : KCP_WANT_H | KCP_WANT_M;
+    if (s->next == p->NS) return 0;
+    if (s->next) s->j = s->ends ? 0 : s->j + 1;
+    if (s->next) s->segment += s->ends;
+    const struct kcp_segment *g = segments_of(a) + s->segment;
+    const int64_t begin = s->j * p->L, rest = g->end - g->begin - begin;
+    s->at = s->next++;
+    s->ends = s->j + 1 == strips_of(p, g);
+    s->sequence = g->n;
+    s->first = g->first && s->j == 0;
+    s->last = g->last && s->ends;
+    s->row = a->plan->ctx[a->r].cu[s->segment] + (int)begin;
+    s->tokens = s->ends ? rest : p->L;
+    return 1;
+}
+
+// Stores token and chunk boundaries of strips (parts of segments), as in p.cu and p.cn.
+static inline void put_grid(const struct kcp_call *a, const struct split *p,
+                            struct putter *x)
+{
+    int chunks = 0;
+    for (struct strip s = {}; next_strip(a, p, &s);) put(x, s.row);
+    put(x, (int)a->T);
+    for (struct strip s = {}; next_strip(a, p, &s);) {
+        put(x, chunks);
+        chunks += (int)((s.tokens + a->C - 1) / a->C);
+    }
+    put(x, chunks);
 }
 
 // Fills cu, cn and want of the strips (parts of segments), or only `want` if L is 0.
@@ -93,18 +123,10 @@ static inline void put_split(const struct kcp_call *a, int backward,
 {
     if (!p->L) return put_wants(a, backward, p->want);
     struct putter x = { p->cu, {}, a->stream };
-    for (int row = 0; row < 3; row++) {
-        int chunks = 0;
-        for (int s = 0; s < a->NS; s++) {
-            const struct kcp_segment *g = segments_of(a) + s;
-            for (int64_t t = g->begin; t < g->end; t += p->L) {
-                const int64_t end = t + p->L < g->end ? t + p->L : g->end;
-                const int y = row_of(a, row, backward, s, t, end);
-                put(&x, row == 1 ? chunks : y);
-                chunks += y;
-            }
-        }
-        if (row < 2) put(&x, row ? chunks : (int)a->T);
+    put_grid(a, p, &x);
+    for (struct strip s = {}; next_strip(a, p, &s);) {
+        const int parts = s.first || s.last ? KCP_WANT_H : KCP_WANT_H | KCP_WANT_M;
+        put(&x, (backward ? s.first : s.last) ? 0 : parts);
     }
     put_rest(&x);
 }
@@ -116,13 +138,9 @@ static inline void spread(const struct kcp_call *a, const struct split *p,
 {
     struct mover m = { a, { (float *)x, 0 }, { (float *)y, 0 }, {} };
     if (!p->L) return;
-    for (int s = 0, at = 0; s < a->NS; s++) {
-        const int count = strips_of(p, segments_of(a) + s);
-        for (int j = 0; j < count; j++) {
-            const int edge = j == (backward ? count - 1 : 0);
-            if (edge || !only) move(&m, edge ? s : -1, at + j);
-        }
-        at += count;
+    for (struct strip s = {}; next_strip(a, p, &s);) {
+        const int edge = backward ? s.ends : s.j == 0;
+        if (edge || !only) move(&m, edge ? s.segment : -1, s.at);
     }
     flush(&m);
 }
@@ -133,11 +151,8 @@ static inline void gather(const struct kcp_call *a, const struct split *p,
 {
     struct mover m = { a, { (float *)x, 0 }, { (float *)y, 0 }, {} };
     if (!p->L) return;
-    for (int s = 0, at = 0; s < a->NS; s++) {
-        const int count = strips_of(p, segments_of(a) + s);
-        move(&m, backward ? at : at + count - 1, s);
-        at += count;
-    }
+    for (struct strip s = {}; next_strip(a, p, &s);)
+        if (backward ? s.j == 0 : s.ends) move(&m, s.at, s.segment);
     flush(&m);
 }
 
