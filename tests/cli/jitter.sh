@@ -63,9 +63,9 @@ copy_heads|08:v6_adapted|adapted/v6_adapted|adapted/rows.cuh|x += ((o * of_x.hea
 copy_columns|08:v6_adapted|adapted/v6_adapted|adapted/rows.cuh|const int first = of_x.cut == CUT_B|const int first = 0;|copies
 copy_layout|08:v6_adapted|adapted/v6_adapted|adapted/rows.cuh|const int a = at % of_y.a + (of_x.cut == CUT_A|const int a = at % of_y.a;|copies
 copy_sum|13:v6_adapted|adapted/v6_adapted|adapted/rows.cuh|for (int j = 0; j < parts; j++) {|for (int j = 0; j < 1; j++) {|copies
-copy_others|08:v6_adapted|adapted/v6_adapted|adapted/v6_adapted.cu|y->field->shape[0] == 'N')|else if (y->field->io == KCP_IN)|ranks
+copy_others|08:v6_adapted|adapted/v6_adapted|adapted/v6_adapted.cu|y->field->shape[0] == 'N')|if (is_in)|ranks
 copy_f16|08:v6_adapted|adapted/v6_adapted|adapted/rows.cuh|(out ? x : y)[b] = half|(out ? x : y)[b] = unit;|f16
-copy_f16_back|13:v6_adapted|adapted/v6_adapted|adapted/v6_adapted.cu|copy_numbers<1, 1>|copy_numbers<1, 0>(y->theirs, y->ours, y->of_theirs, y->of_ours, 2,|f16
+copy_f16_back|13:v6_adapted|adapted/v6_adapted|adapted/v6_adapted.cu|else copy_array<1>(y, y->half|else copy_array<1>(y, 0, uint4{}, c->stream);|f16
 tile_decay|04:v2_tiles_f32|04_chunk/v2_tiles_f32|tile/fp32_scan.cuh|S[r][v] += m.decay[b][iR + r] * m.S|S[r][v] += m.S[iR + r][j + v];|tiles
 tile_next|05:v2_tiles_f32|05_affine/v2_tiles_f32|tile/fp32_scan.cuh|load_rows(m.update, c.update, z, K);|load_rows(m.update, c.update, next, K);|tiles
 tile_upper|09:v2_tiles_f32|09_chunk_backward/v2_tiles_f32|09_chunk_backward/v2_tiles_f32.cu|j <= i4 + r ? (float)a.scale|(float)a.scale * dAqk[r][s];|tiles

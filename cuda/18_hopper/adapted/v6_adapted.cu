@@ -105,19 +105,24 @@ static uint4 fill_of(const struct adapted *x, const struct kcp_call *c,
     return make_uint4(bits, bits, bits, bits);
 }
 
+// Copies an array to the inner call's array or, if `out` is 1, back.
+template <int out>
+static void copy_array(const struct adapted_array *y, int half, uint4 fill,
+                       struct CUstream_st *stream)
+{
+    auto copy = half ? copy_numbers<out, 1> : copy_numbers<out, 0>;
+    copy(y->theirs, y->ours, y->of_theirs, y->of_ours, y->bytes, fill, stream);
+}
+
 // On several ranks, outputs with one row per sequence are copied in too, because rows
 // that this rank does not own must keep their values.
 static void copy_in(const struct adapted *x, const struct kcp_call *c)
 {
     for (int i = 0; i < x->count; i++) {
         const struct adapted_array *y = &x->at[i];
-        const uint4 fill = fill_of(x, c, y->field);
-        if (y->half && y->field->io == KCP_IN)
-            copy_numbers<0, 1>(y->theirs, y->ours, y->of_theirs, y->of_ours, 2, fill,
-                               c->stream);
-        else if (y->field->io == KCP_IN || (c->R > 1 && y->field->shape[0] == 'N'))
-            copy_numbers<0, 0>(y->theirs, y->ours, y->of_theirs, y->of_ours, y->bytes,
-                               fill, c->stream);
+        const int is_in = y->field->io == KCP_IN;
+        if (is_in || (c->R > 1 && y->field->shape[0] == 'N'))
+            copy_array<0>(y, y->half && is_in, fill_of(x, c, y->field), c->stream);
     }
 }
 
@@ -129,12 +134,7 @@ static void copy_out(const struct adapted *x, const struct kcp_call *c)
         if (is_sum(y))
             sum_numbers(y->theirs, y->ours, kcp_type_of(c, y->field->store, KCP_BF16),
                         y->of_theirs, y->of_ours, c->stream);
-        else if (y->half)
-            copy_numbers<1, 1>(y->theirs, y->ours, y->of_theirs, y->of_ours, 2,
-                               uint4{}, c->stream);
-        else
-            copy_numbers<1, 0>(y->theirs, y->ours, y->of_theirs, y->of_ours, y->bytes,
-                               uint4{}, c->stream);
+        else copy_array<1>(y, y->half, uint4{}, c->stream);
     }
 }
 
@@ -142,8 +142,9 @@ static void copy_out(const struct adapted *x, const struct kcp_call *c)
 // for arrays that are not aligned. If the inner call's kernel takes the call itself (q,
 // k and v of f16, paths.def), nothing is copied.
 template <class Args>
-static int adapt(const Args *outer, const char *stage, int backward, size_t *work)
+static int adapt(const Args *outer, int backward, size_t *work)
 {
+    const char *stage = backward ? "13_backward" : "08_forward";
     if (!outer->plan || (backward && !outer->saved)) return KCP_BAD;
     if (!kcp_path_of(stage, adapted_name, KCP_BF16, outer)) return KCP_NA;
     Args own = *outer, inner = *outer;
@@ -168,35 +169,25 @@ static int adapt(const Args *outer, const char *stage, int backward, size_t *wor
     return launched();
 }
 
-static int adapted_forward(void *args)
+template <class Args, int backward>
+static int adapted_run(void *args)
 {
-    return adapt((const struct kcp_forward *)args, "08_forward", 0, NULL);
+    return adapt((const Args *)args, backward, NULL);
 }
 
-static size_t adapted_forward_work(const void *args)
+template <class Args, int backward>
+static size_t adapted_work(const void *args)
 {
     size_t bytes = 0;
-    adapt((const struct kcp_forward *)args, "08_forward", 0, &bytes);
-    return bytes;
-}
-
-static int adapted_backward(void *args)
-{
-    return adapt((const struct kcp_backward *)args, "13_backward", 1, NULL);
-}
-
-static size_t adapted_backward_work(const void *args)
-{
-    size_t bytes = 0;
-    adapt((const struct kcp_backward *)args, "13_backward", 1, &bytes);
+    adapt((const Args *)args, backward, &bytes);
     return bytes;
 }
 
 KCP_VARIANT(forward_v6_adapted) = {
     "08_forward", "v6_adapted", "copies arrays to sizes and types of fast kernels",
-    KCP_BF16, KCP_DEVICE, "K up to 128, V up to 512, C 64", adapted_forward,
-    adapted_forward_work };
+    KCP_BF16, KCP_DEVICE, "K up to 128, V up to 512, C 64",
+    adapted_run<struct kcp_forward, 0>, adapted_work<struct kcp_forward, 0> };
 KCP_VARIANT(backward_v6_adapted) = {
     "13_backward", "v6_adapted", "copies arrays to sizes and types of fast kernels",
-    KCP_BF16, KCP_DEVICE, "K up to 128, V up to 512, C 64", adapted_backward,
-    adapted_backward_work };
+    KCP_BF16, KCP_DEVICE, "K up to 128, V up to 512, C 64",
+    adapted_run<struct kcp_backward, 1>, adapted_work<struct kcp_backward, 1> };
