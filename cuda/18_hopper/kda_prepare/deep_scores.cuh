@@ -32,7 +32,7 @@ static __device__ __forceinline__ void store_deep_decays(
 {
     const int part = w.row / thread_rows<K>::ROWS;
     const float2 sum = *(const float2 *)(smem.sum[0] + part * K + w.channel);
-    const uint32_t threads = __ballot_sync(~0u, is_deep<K>(sum));
+    const uint32_t threads = __ballot_sync(~0u, has_deep_channel<K>(sum));
     smem.deep[part * (K / 64) + w.channel / 64] = threads;
     #pragma unroll
     for (int r = 0; r < w.ROWS; r++)

@@ -242,9 +242,9 @@ static __device__ __forceinline__ float beta_of_row(const struct forward_params 
     return b;
 }
 
-// Returns 1 if a channel with this sum over the rows of a thread is deep.
+// Returns 1 if one of two channels, with these sums over a thread's rows, is deep.
 template <int K>
-static __device__ __forceinline__ int is_deep(float2 sum)
+static __device__ __forceinline__ int has_deep_channel(float2 sum)
 {
     return fminf(sum.x, sum.y) < -118.0f / thread_rows<K>::PARTS;
 }
@@ -290,7 +290,7 @@ static __device__ __forceinline__ int decay_sums(
             }
     const float2 both = make_float2(sum[0], sum[1]);
     *(float2 *)(smem.sum[0] + w.row / w.ROWS * K + w.channel) = both;
-    return is_deep<K>(both);
+    return has_deep_channel<K>(both);
 }
 
 // Computes |q|^2 and |k|^2 of the rows as the diagonals of q q^T and k k^T, on the
