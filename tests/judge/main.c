@@ -139,6 +139,8 @@ static int combine(const struct command *x)
                      !!x->paths + !!x->keep + !!x->against;
     if ((x->cases || x->smallest) && !x->paths)
         return needs(x->cases ? "--cases" : "--smallest", "--paths");
+    if (x->paths && x->paths[0] && o->ranks)
+        return needs("--ranks", "--paths without words (words give ranks as R=2)");
     if (ways > 1) {
         fprintf(stderr, "kcp-check: found %d of --list, --paths, --emit, --foreign, "
                 "--keep, --against and --exchange; give at most one\n", ways);

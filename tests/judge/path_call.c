@@ -80,7 +80,8 @@ int paths_of_call(const char *text)
     char why[200], out[400];
     if (read_call(text, &x, why, sizeof why)) {
         options_refuse(out, sizeof out, "--paths", why, "words such as 'gdn T=8192 "
-                       "H=16 HV=32 K=128 V=128 q=bf16 g=f32 saved'");
+                       "H=16 HV=32 K=128 V=128 q=bf16 g=f32 saved', R=2 (ranks), "
+                       "lengths=4096,4096 (packed sequences)");
         return options_say("kcp-check", out);
     }
     struct kcp_plan *plan = case_plan(&x.k, x.k.call.R);
