@@ -121,7 +121,7 @@ def one(path):
                 allow_neg_eigval=True)), ("initial_state", dict(initial_state=h0.half())),
             ("lower_bound -7", dict(safe_gate=True, use_gate_in_kernel=True,
                                     lower_bound=-7.0)),
-            ("before kcp_torch.fla", dict(cp_context=object()))):
+            ("before `import kcp_torch.fla`", dict(cp_context=object()))):
         found = backend._why_not("kda", dict(x, **more))
         assert why in found if why else found is None, f"{why}: {found}"
     try:                                      # FLA's error would name its Triton code

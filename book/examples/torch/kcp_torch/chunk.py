@@ -503,8 +503,8 @@ def chunk_gated_delta_rule(
     """Gated DeltaNet: `chunk_kda` with one gate per head.
 
     - `g` [B, T, HV]: as in `chunk_kda`; `dt_bias` has HV numbers. There is no
-      `lower_bound`, so the one-kernel forward, which needs a `lower_bound` of at least
-      -5, is never used.
+      `lower_bound`: if nothing is saved for backward, the one-kernel forward
+      (`forward_gdn_one` of `kcp-check --paths`) takes every form of gate.
     - `chunk_indices`: not read; accepted because FLA has this argument.
 
     All other arguments, the results and the errors are as in `chunk_kda`.

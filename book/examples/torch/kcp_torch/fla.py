@@ -102,7 +102,8 @@ def _why_not(model, x):
     if context is not None and getattr(context, "layout", "") not in ("", "contiguous"):
         return f"cp_context has the layout {context.layout}, expected contiguous"
     if context is not None and not hasattr(context, "kcp_context"):
-        return "cp_context was built before kcp_torch.fla was imported"
+        return ("cp_context was built before `import kcp_torch.fla`: import first, then"
+                " call build_cp_context again")
     if context is None and x.get("cu_seqlens") is not None and q.shape[0] != 1:
         return "cu_seqlens with a batch of more than 1"
     if q.device.type == "cuda" and os.environ.get("KCP_FLA") != "all":
