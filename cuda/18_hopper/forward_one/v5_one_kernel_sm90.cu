@@ -28,7 +28,9 @@ static __global__ __launch_bounds__(head_shape<kda>::THREADS, 1) void one_kernel
     extern __shared__ __align__(1024) unsigned char on_chip[];
     struct head_storage<kda> &smem = *(struct head_storage<kda> *)on_chip;
     const struct head_walk w = head_walk_of(x);
-    // Gate warps of softplus that keep records would spill registers in every step.
+    // Gate warps of softplus that keep records would load spilled registers in every
+    // step. This costs more than the scan's 152 registers, with which the compiler does
+    // not overlap its products (C7512).
     enum {
         by_head = kda && form != KCP_GATE_BOUNDED,
         MOVED = kda && keep && form == KCP_GATE_SOFTPLUS ? 8 : 0,
