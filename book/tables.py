@@ -889,8 +889,8 @@ def reach_table(d):
                 cells += ["refused" if r and ours else "", "", ""]
         p.row(words, *cells)
     p.add("\nMedians of 9 (`bench/peers/reach.py`); %s. FLA refuses GDN's backward on "
-          "Hopper GPUs under Triton 3.6. `kcp_torch.fla` leaves calls without fast "
-          "kernels to FLA." % "; ".join("%s, %s" % x for x in best.items()))
+          "Hopper GPUs under Triton 3.4.0 to 3.7.0. `kcp_torch.fla` leaves calls without "
+          "fast kernels to FLA." % "; ".join("%s, %s" % x for x in best.items()))
 
 
 def layer_table(d):
