@@ -49,7 +49,7 @@ static void fill_row(const struct kcp_stage *s, const void *args, uint64_t x[WOR
     x[CUTS] = kcp_digest(p->cuts, p->R + 1LL);
     x[L] = (uint64_t)p->L;
     x[ARRAYS] = c->T ? arrays_given(s, args) : 0;
-    x[PLAN] = p->digest;
+    x[PLAN] = p->digest ? p->digest : kcp_plan_digest(p);
 }
 
 static int differ(const struct kcp_stage *s, int i, int r, const uint64_t *theirs,

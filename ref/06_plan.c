@@ -272,7 +272,7 @@ uint64_t kcp_digest(const int64_t *x, int64_t n)
     return h;
 }
 
-static uint64_t plan_digest(const struct kcp_plan *p)
+uint64_t kcp_plan_digest(const struct kcp_plan *p)
 {
     uint64_t h = mix(kcp_digest(p->cu_seqlens, p->N + 1LL),
                      kcp_digest(p->cuts, p->R + 1LL));
@@ -301,7 +301,7 @@ static int build(struct owned *own, const struct request *a, const char **why)
     own_states(p);
     int *at = own->block;
     for (int r = 0; r < p->R; r++) at = context(p, r, a->Wc, at);
-    p->digest = plan_digest(p);
+    p->digest = kcp_plan_digest(p);
     return KCP_OK;
 }
 

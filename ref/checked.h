@@ -71,8 +71,9 @@ const char *kcp_why_or(const char *name);
 /* Sends one line to the function that kcp_notices has set. */
 void kcp_notice(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* 06_plan.c: returns a hash of n integers. */
+/* 06_plan.c: returns a hash of n integers, and of a plan's arguments and segments. */
 uint64_t kcp_digest(const int64_t *x, int64_t n);
+uint64_t kcp_plan_digest(const struct kcp_plan *plan);
 
 #pragma GCC visibility pop
 
