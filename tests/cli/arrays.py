@@ -85,8 +85,9 @@ def same(a, b, tolerance, *summed):
 
 def off(a, b, bound):
     a, b, bound = load(a), load(b), float(bound)
-    if a.keys() != b.keys():
-        return f"found {' '.join(a)}, expected {' '.join(b)}"
+    shapes, wanted = ({n: x.shape for n, x in of.items()} for of in (a, b))
+    if shapes != wanted:
+        return f"found {shapes}, expected {wanted}"
     of = {n: norms(a[n], y) for n, y in b.items() if y.dtype.kind == "f"}
     of = {n: error / (size or 1) for n, (error, size) in of.items()}
     bad = [f"{n} {x:.2e}" for n, x in of.items() if not x <= bound]

@@ -14,6 +14,11 @@ if [ -n "$NCCL" ]; then
     [ -z "$SHARED" ] ||
         how=--device run="env LIMIT=300 sh $top/tests/share_gpu.sh $NCCL"
 fi
+for stage in $STAGES; do
+    case $stage in 08 | 13 | 14 | 15 | 16) ;; *)
+        echo "wrong_comm.sh: STAGES: found $stage, expected 08, 13, 14, 15 or 16"; exit 2 ;;
+    esac
+done
 # A row has the stage, the layer on a GPU and on the host, and cases. FORM is an exchange.
 while IFS='|' read -r name gpu host words; do
     stage=${name%%_*} layer=${NCCL:+$gpu}
