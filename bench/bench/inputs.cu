@@ -124,9 +124,9 @@ static int draw_one(struct runner *x, const char *name, size_t n, int what)
 }
 
 // Draws an input of a stage, with the size and type of its field.
-static int draw_field(struct runner *x, const char *stage, const char *name, int what)
+static int draw_field(struct runner *x, const struct kcp_stage *st, const char *name,
+                      int what)
 {
-    const struct kcp_stage *st = stage_find(stage);
     const struct kcp_field *f = st->fields;
     struct kcp_call c = x->call;
     while (strcmp(f->name, name)) f++;
@@ -213,10 +213,12 @@ int fill_inputs(struct runner *x)
     const size_t state = (size_t)c->NS * c->HV * c->K * c->V;
     int e = KCP_OK;
     if (kcp_models[c->model].kind == KCP_FAMILY) return fill_family(x);
-    for (const auto &r : rows)
-        if (!e && (strcmp(r.stage, "14") < 0 ||
-                   bench_selects(x->b, stage_find(r.stage))))
-            e = draw_field(x, r.stage, r.name, r.what);
+    for (const auto &r : rows) {
+        const struct kcp_stage *st = stage_find(r.stage);
+        const int is_own = st->facts & (KCP_CONVOLVES | KCP_SPIKES);
+        if (!e && (!is_own || bench_selects(x->b, st)))
+            e = draw_field(x, st, r.name, r.what);
+    }
     for (const char *name : states)
         if (!e && !x->b->ranks) e = draw_one<float>(x, name, state, ROWS);
     return e;
