@@ -61,8 +61,10 @@ def bits(command, out, first):
     if why:
         return "failed: " + why, None
     data = {n: pathlib.Path(out, n + ".npy").read_bytes() for n in OUTPUTS}
-    other = [n for n in OUTPUTS if first and data[n] != first[n]]
-    return "differ: " + " ".join(other) if other else "equal" if first else "first", data
+    if not first:
+        return "first", data
+    other = [n for n in OUTPUTS if data[n] != first[n]]
+    return "differ: " + " ".join(other) if other else "equal", data
 
 
 def times(command, file):
